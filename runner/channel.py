@@ -1,0 +1,147 @@
+"""One end of a channel on an event loop: frames in, messages out, and the other way round.
+
+Used on both sides, so it is shipped into the worker. Writes of one turn of the loop leave in one system call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .errors import FrameError
+from .protocol import AnyMessage, FrameParser, MessageDecoder, encode
+
+M = TypeVar("M")
+
+
+class Channel(asyncio.Protocol, Generic[M]):
+    """A framed channel over a stream socket.
+
+    Args:
+        decoder: Of the messages that come in.
+        on_message: Called with each of them, in order, on the loop. A `FrameError` it raises ends the channel.
+        on_end: Called once when nothing more will come: with `None` at an orderly end of stream, else with the error.
+    """
+
+    def __init__(
+        self,
+        decoder: MessageDecoder[M],
+        on_message: Callable[[M], None],
+        on_end: Callable[[FrameError | None], None],
+    ) -> None:
+        self._decoder = decoder
+        self._on_message = on_message
+        self._on_end = on_end
+        self._parser = FrameParser()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self._ended = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @classmethod
+    async def open(
+        cls,
+        sock: socket.socket,
+        decoder: MessageDecoder[M],
+        on_message: Callable[[M], None],
+        on_end: Callable[[FrameError | None], None],
+    ) -> Channel[M]:
+        """Take over a connected Unix socket."""
+        sock.setblocking(False)
+        _, channel = await asyncio.get_running_loop().create_unix_connection(
+            lambda: cls(decoder, on_message, on_end), sock=sock
+        )
+        return channel
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._ended
+
+    def send(self, message: AnyMessage) -> None:
+        """Queue one message; it leaves at the end of this turn of the loop. After the end it is dropped.
+
+        Raises:
+            FrameError: the message cannot be encoded or is too large; nothing was queued.
+        """
+        frame = encode(message)
+        if self._ended:
+            return
+        if not self._out:
+            self._loop.call_soon(self.flush)
+        self._out.append(frame)
+
+    def flush(self) -> None:
+        """Hand what is queued to the operating system now, as far as it takes it."""
+        if self._out and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    async def drained(self) -> None:
+        """Wait until the other end has taken most of what was sent."""
+        self.flush()
+        await self._writable.wait()
+
+    def unsent(self) -> int:
+        """Bytes the operating system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Send what is queued and close. `on_end` is not called for it."""
+        self.flush()
+        self._ended = True
+        self._writable.set()
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport (called by asyncio)."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Cut, decode and pass on what arrived (called by asyncio)."""
+        if self._ended:
+            return
+        try:
+            for body in self._parser.feed(data):
+                self._on_message(self._decoder.decode(body))
+                if self.ended:
+                    return
+        except FrameError as error:
+            self._end(error)
+
+    def eof_received(self) -> bool:
+        """Report the end of the stream (called by asyncio)."""
+        try:
+            self._parser.finish()
+        except FrameError as error:
+            self._end(error)
+        else:
+            self._end(None)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report a broken connection (called by asyncio); a reset means the same as an end."""
+        self._end(None)
+
+    def pause_writing(self) -> None:
+        """Note that the other end is slow (called by asyncio)."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Note that the other end has caught up (called by asyncio)."""
+        self._writable.set()
+
+    def _end(self, error: FrameError | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._writable.set()
+        if error is not None and self._transport is not None:
+            self._transport.abort()
+        self._on_end(error)

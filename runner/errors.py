@@ -1,0 +1,196 @@
+"""Every error the runner raises, as one tree.
+
+    RunnerError
+    ├── UsageError
+    ├── ArtifactError
+    ├── RemoteError
+    ├── ProvisionError
+    │   ├── InterpreterNotFoundError
+    │   ├── IncompatibleBundleError
+    │   ├── RequirementError
+    │   ├── BuildError
+    │   ├── IndexUnreachableError
+    │   ├── InstallTimeoutError
+    │   └── CacheError
+    ├── SandboxUnavailableError
+    ├── FrameError
+    ├── WorkerError
+    │   ├── WorkerStartError
+    │   └── WorkerLostError
+    ├── HeadersRefusedError
+    └── EndpointError
+
+`code` is stable and unique: match on it, not on wording. `fault` says who has to act, and decides the exit code
+of the command line: the `bundle` (1), the caller's `usage` (2), or the `host` (3, could not judge).
+
+This file is shipped into the worker, so it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Fault = Literal["bundle", "usage", "host"]
+
+
+class RunnerError(Exception):
+    """Raised when the runner cannot do what it was asked; the root of everything it raises on purpose.
+
+    Args:
+        message: What failed and the fact behind it, in one line.
+        hint: What to do next, in one line; empty where there is nothing useful to say.
+        detail: Further lines (an installer's output, the worker's last words), shown only on demand.
+    """
+
+    code: ClassVar[str] = "runner"
+    fault: ClassVar[Fault] = "host"
+
+    def __init__(self, message: str, *, hint: str = "", detail: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # hint and detail are keyword-only, so the default reduction would lose them
+        return (type(self), (self.message,), {**self.__dict__})
+
+
+class UsageError(RunnerError):
+    """Raised when the call itself cannot be meant: a missing path, an unknown target, contradicting options."""
+
+    code = "usage"
+    fault = "usage"
+
+
+class ArtifactError(RunnerError):
+    """Raised when an artifact's files are there but broken: metadata that is not JSON, an empty pickle."""
+
+    code = "artifact"
+    fault = "bundle"
+
+
+class RemoteError(RunnerError):
+    """Raised when code of the bundle raised in the worker; carries text only, never an object of the worker's choosing.
+
+    Args:
+        message: What was being done and the worker's error text.
+        remote_type: Qualified name of the exception type in the worker.
+        remote_message: Its text, bounded.
+        remote_traceback: Its formatted traceback, bounded; empty when there was none.
+    """
+
+    code = "remote"
+    fault = "bundle"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remote_type: str = "",
+        remote_message: str = "",
+        remote_traceback: str = "",
+        hint: str = "",
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint, detail=detail or remote_traceback)
+        self.remote_type = remote_type
+        self.remote_message = remote_message
+        self.remote_traceback = remote_traceback
+
+
+class ProvisionError(RunnerError):
+    """Raised when no virtual environment could be made for a bundle; the subclasses say why."""
+
+    code = "provision"
+
+
+class InterpreterNotFoundError(ProvisionError):
+    """Raised when no installed CPython of the bundle's series was found; the text lists where was looked."""
+
+    code = "interpreter-not-found"
+
+
+class IncompatibleBundleError(ProvisionError):
+    """Raised when the bundle was made for a benchmax series that this installation cannot run."""
+
+    code = "incompatible-bundle"
+
+
+class RequirementError(ProvisionError):
+    """Raised when the bundle's requirements cannot be met: unknown package, no such version, or a conflict."""
+
+    code = "requirement"
+    fault = "bundle"
+
+
+class BuildError(ProvisionError):
+    """Raised when a source distribution among the requirements could not be built."""
+
+    code = "build"
+    fault = "bundle"
+
+
+class IndexUnreachableError(ProvisionError):
+    """Raised when the package index does not answer and the cache does not hold what is needed."""
+
+    code = "index-unreachable"
+
+
+class InstallTimeoutError(ProvisionError):
+    """Raised when an installation ran out of time; the text names the phase and the installer's last line."""
+
+    code = "install-timeout"
+
+
+class CacheError(ProvisionError):
+    """Raised when the cache of virtual environments cannot be used: unwritable, or the disk is full."""
+
+    code = "cache"
+
+
+class SandboxUnavailableError(RunnerError):
+    """Raised when the sandbox level that was asked for cannot be had on this machine."""
+
+    code = "sandbox-unavailable"
+
+
+class FrameError(RunnerError):
+    """Raised when bytes on a channel are not a valid frame or message."""
+
+    code = "frame"
+
+
+class WorkerError(RunnerError):
+    """Raised when a worker process did not do its part; the subclasses say when."""
+
+    code = "worker"
+
+
+class WorkerStartError(WorkerError):
+    """Raised when a worker ended, or ran out of time, before it was ready."""
+
+    code = "worker-start"
+    fault = "bundle"
+
+
+class WorkerLostError(WorkerError):
+    """Raised when a worker died, hung or lied while a call that has no outcome of its own was waiting for it."""
+
+    code = "worker-lost"
+    fault = "bundle"
+
+
+class HeadersRefusedError(RunnerError):
+    """Raised when the broker refuses headers for a model request; the text names the argument that would allow it."""
+
+    code = "headers-refused"
+
+
+class EndpointError(RunnerError):
+    """Raised when the model endpoint does not answer at the first probe."""
+
+    code = "endpoint"
