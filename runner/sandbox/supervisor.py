@@ -1,0 +1,251 @@
+"""Owns one process tree and ends all of it: run as a program between the caller and what it wants supervised.
+
+Executed by path with the caller's interpreter, standard library only, single-threaded. It is the subreaper of the
+tree, so a process that detaches itself (double fork, `setsid`) still becomes its child and is still found.
+
+Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
+`{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL. Goes out: JSON lines,
+`{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`, `{"gone": KILLED_PROCESSES}` (last).
+The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+PR_SET_NO_NEW_PRIVS = 38
+PR_SET_CHILD_SUBREAPER = 36
+SWEEP_S = 0.005
+"""Between two sweeps over a tree that is being killed: its members need a moment to die."""
+GIVE_UP_S = 10.0
+"""A killed process that is still there after this long hangs in the kernel; nobody can do more."""
+
+
+class Supervisor:
+    """One process tree, from its start to the last of its members."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.child = 0
+        self.report = -1
+        self.killed: set[int] = set()
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.pending = b""
+
+    def tell(self, **message: object) -> None:
+        """Send one JSON line; a caller that is gone does not mind."""
+        with contextlib.suppress(OSError):
+            self.control.sendall(json.dumps(message).encode() + b"\n")
+
+    def run(self) -> int:
+        """Start what the first line asks for, watch it, and return when nothing of it is left."""
+        line = self._first_line()
+        if line is None:
+            return 1
+        config = json.loads(line)
+        caller = self._caller(config["caller"])
+        if caller is None:
+            return 1
+        self._prctl(PR_SET_CHILD_SUBREAPER, 1)
+        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        failure = self._start(config)
+        if failure is not None:
+            self.tell(failed=failure)
+            return 0
+        self.tell(started=self.child)
+        self._watch(caller, wake_read)
+        self._kill_tree()
+        self.tell(gone=len(self.killed))
+        return 0
+
+    def _first_line(self) -> bytes | None:
+        while b"\n" not in self.pending:
+            data = self.control.recv(65536)
+            if not data:
+                return None
+            self.pending += data
+        line, self.pending = self.pending.split(b"\n", 1)
+        return line
+
+    def _caller(self, pid: int) -> int | None:
+        """Open the caller's process, or say that it is already gone."""
+        try:
+            caller = os.pidfd_open(pid)
+        except OSError:
+            return None
+        # between our start and the line above the caller may have died and its number been given away
+        if os.getppid() != pid:
+            os.close(caller)
+            return None
+        return caller
+
+    def _prctl(self, option: int, value: int) -> None:
+        if self.libc.prctl(option, value, 0, 0, 0) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+    def _start(self, config: dict[str, Any]) -> str | None:
+        """Fork and execute the command; return what went wrong, if anything did."""
+        report_read, report_write = os.pipe2(os.O_CLOEXEC)
+        self.child = os.fork()
+        if self.child == 0:
+            self.report = report_write
+            try:
+                self._become(config)
+            except BaseException as error:  # noqa: BLE001 - the only way out of a forked child is to report and exit
+                os.write(self.report, f"{type(error).__name__}: {error}".encode()[:4096])
+            finally:
+                os._exit(127)
+        os.close(report_write)
+        with os.fdopen(report_read, "rb") as report:
+            failure = report.read().decode("utf-8", "replace")
+        # what the child was given belongs to it alone; a copy here would keep its channels open after its death
+        for source in set(config["fds"].values()):
+            with contextlib.suppress(OSError):
+                os.close(source)
+        if failure:
+            os.waitpid(self.child, 0)
+            return failure
+        return None
+
+    def _become(self, config: dict[str, Any]) -> None:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        # two steps, since a source may be another one's target
+        top = 64 + max([self.report, *config["fds"].values()])
+        parked = {}
+        for index, (target, source) in enumerate(config["fds"].items()):
+            parked[int(target)] = os.dup2(source, top + index, inheritable=False)
+        self.report = os.dup2(self.report, top + len(parked), inheritable=False)
+        os.closerange(3, top)
+        for target, source in parked.items():
+            os.dup2(source, target, inheritable=True)
+        os.closerange(top + len(parked) + 1, max(top + len(parked) + 1, _highest_descriptor() + 1))
+        for name, soft, hard in config["rlimits"]:
+            kind = getattr(resource, f"RLIMIT_{name}")
+            _, ceiling = resource.getrlimit(kind)
+            if ceiling != resource.RLIM_INFINITY:
+                soft, hard = min(soft, ceiling), min(hard, ceiling)
+            resource.setrlimit(kind, (soft, hard))
+        if config["no_new_privileges"]:
+            self._prctl(PR_SET_NO_NEW_PRIVS, 1)
+        os.umask(0o077)
+        os.chdir(config["cwd"])
+        os.execve(config["argv"][0], config["argv"], config["env"])  # noqa: S606 - no shell is wanted
+
+    def _watch(self, caller: int, wake: int) -> None:
+        """Return when the child has ended, its grace is over, or the caller is gone."""
+        poller = select.poll()
+        for descriptor in (self.control.fileno(), caller, wake):
+            poller.register(descriptor, select.POLLIN)
+        deadline: float | None = None
+        self._reap()
+        while self.child:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            ready = {descriptor for descriptor, _ in poller.poll(left)}
+            if wake in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake, 4096)
+            self._reap()
+            if caller in ready:
+                return
+            if self.control.fileno() in ready:
+                data = self._read_control()
+                if not data:
+                    return
+                self.pending += data
+            while b"\n" in self.pending:
+                line, self.pending = self.pending.split(b"\n", 1)
+                grace = float(json.loads(line)["end"])
+                deadline = time.monotonic() + grace
+                self._signal_group(signal.SIGTERM if grace > 0 else signal.SIGKILL)
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+
+    def _read_control(self) -> bytes:
+        try:
+            return self.control.recv(65536)
+        except OSError:
+            return b""
+
+    def _signal_group(self, number: int) -> None:
+        if self.child:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child, number)
+
+    def _reap(self) -> None:
+        """Collect every ended process of the tree, and tell when the child itself is among them."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.child:
+                self.child = 0
+                self.tell(exited=status)
+
+    def _kill_tree(self) -> None:
+        """Kill whatever is left, again and again until nothing is: a member may fork while it is being found."""
+        deadline = time.monotonic() + GIVE_UP_S
+        while time.monotonic() < deadline:
+            left = descendants(os.getpid())
+            if not left:
+                self._reap()
+                return
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.killed.add(pid)
+            self._reap()
+            time.sleep(SWEEP_S)
+
+
+def descendants(root: int) -> list[int]:
+    """List the processes below `root`, zombies aside, from the process table."""
+    parents: dict[int, list[int]] = {}
+    dead: set[int] = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - this runs many times a second while a tree is killed
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123 - as above
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(name))
+        if fields[0] in (b"Z", b"X"):
+            dead.add(int(name))
+    found: list[int] = []
+    open_ends = [root]
+    while open_ends:
+        for pid in parents.get(open_ends.pop(), ()):
+            found.append(pid)
+            open_ends.append(pid)
+    return [pid for pid in found if pid not in dead]
+
+
+def _highest_descriptor() -> int:
+    return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are all that is wanted
+
+
+if __name__ == "__main__":
+    # nothing is left to flush, and the caller waits for this process to be gone
+    os._exit(Supervisor(socket.socket(fileno=int(sys.argv[1]))).run())
