@@ -1,0 +1,47 @@
+"""Calls in flight in this worker, and which of them some code runs for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Deadline:
+    """A deadline that passed: the reason and the text its rollouts end with."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class CallState:
+    """One call in flight: its task, and its rollouts that have not ended.
+
+    `pending` are those that have yet to run or still do; `running` the tasks of those that do.
+    """
+
+    call: int
+    rollouts: frozenset[str] = frozenset()
+    pending: set[str] = field(default_factory=set)
+    running: dict[str, asyncio.Task[object]] = field(default_factory=dict)
+    expired: dict[str, Deadline] = field(default_factory=dict)
+    scoring_expired: Deadline | None = None
+    task: asyncio.Task[None] | None = None
+
+    def expire(self, deadline: Deadline) -> None:
+        """Fail every rollout that still runs; with none left, stop what the call does instead."""
+        if self.running:
+            for rollout_id, task in self.running.items():
+                if rollout_id not in self.expired:
+                    self.expired[rollout_id] = deadline
+                    task.cancel()
+            return
+        self.scoring_expired = deadline
+        if self.task is not None:
+            self.task.cancel()
+
+
+CURRENT_CALL: ContextVar[CallState | None] = ContextVar("benchmax_runner_call", default=None)
+"""Set in a call's own task, hence in everything it starts."""
