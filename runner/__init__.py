@@ -1,0 +1,131 @@
+"""Run a bundle that somebody else made, without trusting it and without sharing packages with it.
+
+`isolate(bundle)` gives an `Environment` whose code runs in a venv and a process of its own. Importing this package
+loads neither an HTTP stack nor cloudpickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runner.artifact import Artifact, read_artifact, write_artifact
+    from runner.broker import AuditEntry, Binding
+    from runner.errors import (
+        ArtifactError,
+        BuildError,
+        CacheError,
+        EndpointError,
+        FrameError,
+        HeadersRefusedError,
+        IncompatibleBundleError,
+        IndexUnreachableError,
+        InstallTimeoutError,
+        InterpreterNotFoundError,
+        ProvisionError,
+        RemoteError,
+        RequirementError,
+        RunnerError,
+        SandboxUnavailableError,
+        UsageError,
+        WorkerError,
+        WorkerLostError,
+        WorkerStartError,
+    )
+    from runner.isolated import IsolatedEnvironment, isolate
+    from runner.limits import Limits
+    from runner.record import (
+        LogLine,
+        OutputEvent,
+        PhaseEvent,
+        RecordEvent,
+        RolloutRecord,
+        RolloutsEndedEvent,
+        WorkerEvent,
+    )
+
+_HOMES = {
+    "runner.artifact": ("Artifact", "read_artifact", "write_artifact"),
+    "runner.broker": ("AuditEntry", "Binding"),
+    "runner.errors": (
+        "ArtifactError",
+        "BuildError",
+        "CacheError",
+        "EndpointError",
+        "FrameError",
+        "HeadersRefusedError",
+        "IncompatibleBundleError",
+        "IndexUnreachableError",
+        "InstallTimeoutError",
+        "InterpreterNotFoundError",
+        "ProvisionError",
+        "RemoteError",
+        "RequirementError",
+        "RunnerError",
+        "SandboxUnavailableError",
+        "UsageError",
+        "WorkerError",
+        "WorkerLostError",
+        "WorkerStartError",
+    ),
+    "runner.isolated": ("IsolatedEnvironment", "isolate"),
+    "runner.limits": ("Limits",),
+    "runner.record": (
+        "LogLine",
+        "OutputEvent",
+        "PhaseEvent",
+        "RecordEvent",
+        "RolloutRecord",
+        "RolloutsEndedEvent",
+        "WorkerEvent",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Artifact",
+    "ArtifactError",
+    "AuditEntry",
+    "Binding",
+    "BuildError",
+    "CacheError",
+    "EndpointError",
+    "FrameError",
+    "HeadersRefusedError",
+    "IncompatibleBundleError",
+    "IndexUnreachableError",
+    "InstallTimeoutError",
+    "InterpreterNotFoundError",
+    "IsolatedEnvironment",
+    "Limits",
+    "LogLine",
+    "OutputEvent",
+    "PhaseEvent",
+    "ProvisionError",
+    "RecordEvent",
+    "RemoteError",
+    "RequirementError",
+    "RolloutRecord",
+    "RolloutsEndedEvent",
+    "RunnerError",
+    "SandboxUnavailableError",
+    "UsageError",
+    "WorkerError",
+    "WorkerEvent",
+    "WorkerLostError",
+    "WorkerStartError",
+    "isolate",
+    "read_artifact",
+    "write_artifact",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name's module when it is first used."""
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

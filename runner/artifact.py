@@ -1,0 +1,117 @@
+"""Artifacts on disk: `env-cls.pkl` beside `env-metadata.json`, read once and never unpickled here.
+
+Comes in: a folder. Goes out: a `Bundle` and its digest. Refuses: a missing folder or file (the caller's mistake),
+metadata that cannot be read and an empty pickle (the bundle's).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmax.bundle import Bundle, BundleMetadata, bundle_digest
+from runner.errors import ArtifactError, UsageError
+
+PICKLE_NAME: Final = "env-cls.pkl"
+METADATA_NAME: Final = "env-metadata.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A bundle as read from disk.
+
+    Args:
+        bundle: Pickle bytes and metadata.
+        digest: SHA-256 hex of exactly these bytes, as `benchmax.bundle.bundle_digest` gives it.
+        path: The folder it was read from, or `None` for a bundle in memory.
+    """
+
+    bundle: Bundle
+    digest: str
+    path: Path | None = None
+
+    @classmethod
+    def of(cls, source: Bundle | Artifact | Path | str) -> Artifact:
+        """Accept a bundle in memory, an artifact, or the folder of one."""
+        if isinstance(source, Artifact):
+            return source
+        if isinstance(source, Bundle):
+            return cls(source, bundle_digest(source))
+        return read_artifact(Path(source))
+
+
+def read_artifact(folder: Path) -> Artifact:
+    """Read an artifact without executing anything of it.
+
+    Raises:
+        UsageError: the folder or one of its two files is missing.
+        ArtifactError: the metadata cannot be read, or the pickle is empty.
+    """
+    if not folder.is_dir():
+        raise UsageError(
+            f"no artifact at {folder}: {'not a folder' if folder.exists() else 'no such folder'}.",
+            hint=f"Give the folder that holds {PICKLE_NAME} and {METADATA_NAME}, as `benchmax bundle` writes it.",
+        )
+    data: dict[str, bytes] = {}
+    for name in (METADATA_NAME, PICKLE_NAME):
+        try:
+            data[name] = (folder / name).read_bytes()
+        except FileNotFoundError:
+            raise UsageError(
+                f"{folder} holds no {name}.",
+                hint=f"An artifact has {PICKLE_NAME} and {METADATA_NAME}; make one with `benchmax bundle`.",
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot read {folder / name}: {error.strerror}.") from error
+    try:
+        metadata = BundleMetadata.from_json_bytes(data[METADATA_NAME])
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError(
+            f"{folder / METADATA_NAME} is broken: {error}", hint="Bundle the environment again."
+        ) from error
+    if not data[PICKLE_NAME]:
+        raise ArtifactError(f"{folder / PICKLE_NAME} is empty.", hint="Bundle the environment again.")
+    bundle = Bundle(data[PICKLE_NAME], metadata)
+    return Artifact(bundle, bundle_digest(bundle), folder)
+
+
+def write_artifact(bundle: Bundle, folder: Path) -> Artifact:
+    """Write an artifact; each file appears whole or not at all.
+
+    Raises:
+        UsageError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / PICKLE_NAME, bundle.pickled)
+        write_atomically(folder / METADATA_NAME, bundle.metadata.to_json_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the artifact to {folder}: {error.strerror}.", hint="Choose another --out."
+        ) from error
+    return Artifact(bundle, bundle_digest(bundle), folder)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that readers see its old content or its new one, never a part.
+
+    Raises:
+        OSError: as the operating system says; nothing is left behind.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files for the owner alone; what is written here is meant to be read like any other file
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,134 @@
+"""What is known of one rollout beyond the three fields of its outcome, and the events a caller can watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmax.envs.shared_types import RolloutOutcome
+from runner.protocol import Origin, Stream
+
+Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
+
+SANDBOX_ERROR = "sandbox_error"
+ROLLOUT_TIMEOUT = "rollout_timeout"
+GROUP_TIMEOUT = "group_timeout"
+WORKER_LOST = "worker_lost"
+CANCELLED = "cancelled"
+
+MODEL_ERROR = "model_error"
+"""The one reason of an environment's own that says nothing about the bundle: the model did not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """Something logged or printed.
+
+    Args:
+        stream: `log` for a log record, `stdout` or `stderr` for printed text.
+        level: The record's numeric level; 0 for printed text.
+        logger: The record's logger; empty for printed text.
+        text: The text, possibly of several lines.
+    """
+
+    stream: Stream
+    level: int
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRecord:
+    """Everything known of one rollout.
+
+    Args:
+        rollout_id: The request's id.
+        example_id: Its example's id.
+        outcome: The outcome that `run_group` returns for it.
+        origin: Who chose the termination reason: code of the bundle (`environment`) or the runner.
+        seconds: How long it ran, without group scoring; `None` when it was not seen to end.
+        transcript: Its messages, when the environment's attempt has any.
+        transcript_omitted_bytes: Size of the messages that did not fit the limit.
+        logs: What it logged and printed, in order.
+        dropped_logs: Log lines beyond the limit.
+    """
+
+    rollout_id: str
+    example_id: str
+    outcome: RolloutOutcome
+    origin: Origin
+    seconds: float | None = None
+    transcript: list[Json] | None = None
+    transcript_omitted_bytes: int = 0
+    logs: tuple[LogLine, ...] = ()
+    dropped_logs: int = 0
+
+    @property
+    def infrastructure(self) -> bool:
+        """Whether the rollout failed for reasons that say nothing about the environment's scoring."""
+        return self.origin == "runner" or self.outcome.termination_reason == MODEL_ERROR
+
+    def error_text(self) -> str:
+        """Return why it did not end well: the outcome's error, else the last warning or error it logged."""
+        if self.outcome.error:
+            return self.outcome.error
+        for line in reversed(self.logs):
+            if line.stream == "log" and line.level >= 30:
+                return line.text
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEvent:
+    """Something that takes a while has begun or moved on.
+
+    Args:
+        phase: Which part of the run: finding an interpreter, resolving, installing, starting the worker, and so on.
+        message: One line for a person.
+        elapsed_s: Seconds since the environment was started.
+    """
+
+    phase: str
+    message: str
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputEvent:
+    """Something was logged or printed outside of any rollout."""
+
+    line: LogLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutsEndedEvent:
+    """Rollouts have run; their group may still have to be scored."""
+
+    rollout_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordEvent:
+    """A rollout has its outcome."""
+
+    record: RolloutRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEvent:
+    """A worker became ready, or ended.
+
+    Args:
+        state: `ready` or `ended`.
+        pid: Its process id on the host.
+        message: One line for a person.
+    """
+
+    state: Literal["ready", "ended"]
+    pid: int
+    message: str
+
+
+Event = PhaseEvent | OutputEvent | RolloutsEndedEvent | RecordEvent | WorkerEvent
+OnEvent = Callable[[Event], None]
