@@ -3,6 +3,7 @@
     RunnerError
     ├── UsageError
     ├── ArtifactError
+    ├── DatasetError
     ├── RemoteError
     ├── ProvisionError
     │   ├── InterpreterNotFoundError
@@ -70,6 +71,13 @@ class ArtifactError(RunnerError):
     """Raised when an artifact's files are there but broken: metadata that is not JSON, an empty pickle."""
 
     code = "artifact"
+    fault = "bundle"
+
+
+class DatasetError(RunnerError):
+    """Raised when a bundle's dataset is of no use: empty, or not the same in every worker."""
+
+    code = "dataset"
     fault = "bundle"
 
 

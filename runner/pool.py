@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmax.envs.shared_types import DatasetSplit
 from runner.broker import Broker, CallScope
 from runner.child import Child, Launch
-from runner.errors import RunnerError, WorkerLostError
+from runner.errors import DatasetError, WorkerLostError
 from runner.protocol import Ready
 from runner.record import LogLine, WorkerEvent
 from runner.redaction import Redactor
@@ -171,13 +171,13 @@ class Pool:
         """Return a dataset's number in the held slot's worker, where it is made again if need be.
 
         Raises:
-            RunnerError: it is not the same there.
+            DatasetError: it is not the same there.
         """
         if number not in slot.datasets:
             spec = self.datasets[number]
             remote, ids = await child.conversation.create_dataset(spec.split, spec.base_dir, spec.max_examples, scope)
             if tuple(ids) != spec.ids:
-                raise RunnerError(
+                raise DatasetError(
                     f"create_dataset({spec.split!r}) gave other examples in a fresh worker than before "
                     f"({len(ids)} now, {len(spec.ids)} then, or with other ids).",
                     hint="A dataset must be the same every time: seed what is random, and sort what the disk lists.",

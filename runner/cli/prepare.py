@@ -1,0 +1,47 @@
+"""`benchmax prepare`: make the venv an artifact needs, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+from runner.artifact import read_artifact
+from runner.cli.console import results, write_json
+from runner.cli.progress import Progress
+from runner.provision import Cache, provision
+from runner.report.text import one_line
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Prepare what the arguments say."""
+    artifact = read_artifact(arguments.dir)
+    with Progress() as progress:
+        venv = asyncio.run(
+            provision(
+                artifact.bundle.metadata,
+                python=arguments.python,
+                cache=Cache(),
+                index_url=arguments.index_url,
+                on_event=progress.on_provision,
+            )
+        )
+    console = results(json=arguments.json)
+    console.print(f"{venv.path}: Python {venv.python_version}, {len(venv.packages)} packages", soft_wrap=True)
+    for name, version in venv.packages.items():
+        console.print(f"  {name} {version}", soft_wrap=True)
+    for warning in venv.warnings:
+        console.print(f"warning: {one_line(warning, 500)}", soft_wrap=True)
+    if arguments.json:
+        facts = {
+            "format": 1,
+            "key": venv.key,
+            "path": str(venv.path),
+            "python": str(venv.base_python),
+            "python_version": venv.python_version,
+            "packages": dict(venv.packages),
+            "installer": venv.installer,
+            "warnings": list(venv.warnings),
+        }
+        write_json(json.dumps(facts, indent=1).encode() + b"\n")
+    return 0

@@ -1,0 +1,204 @@
+"""Making an artifact of a class in somebody's source tree: imported and dumped in the interpreter that is to own it.
+
+Comes in: a target, `file.py:Class` or `pkg.mod:Class`, and its requirements. Goes out: an artifact on disk. The code
+is the author's own and runs unconfined, in a process of its own: this one imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from benchmax.bundle import BundleMetadata
+from runner.artifact import Artifact, read_artifact, write_artifact
+from runner.errors import RemoteError, RunnerError, UsageError
+from runner.limits import Limits
+from runner.process import OutputTail, Process
+from runner.provision import Cache, ProvisionEvent, provision
+from runner.sandbox.policy import SandboxPolicy
+from runner.shipment import ship
+
+PACK_S: Final = 300.0
+"""Importing the target and pickling its class; imports of large libraries take seconds."""
+
+OUTPUT_BYTES: Final = 64 * 1024
+_VERSION: Final = re.compile(r"3\.\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackRequest:
+    """What to bundle.
+
+    Args:
+        target: `file.py:Class` or `pkg.mod:Class`; a class inside another is `Outer.Inner`.
+        requirements: The bundle's `pip_dependencies`.
+        arguments: Constructor arguments by name.
+        local_modules: Further modules to capture by value.
+        python: Version or path of the interpreter to bundle for; this one's series when `None`.
+        here: Import and dump in this installation's own venv instead of a fresh one.
+
+    Raises:
+        UsageError: the target is not of either form, its file is missing, or a requirement cannot be read.
+    """
+
+    target: str
+    requirements: Sequence[str] = ()
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    local_modules: Sequence[str] = ()
+    python: str | None = None
+    here: bool = False
+
+    def __post_init__(self) -> None:
+        module, colon, name = self.target.rpartition(":")
+        if not colon or not module or not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(
+                f"TARGET {self.target!r} names no class.", hint="Give it as file.py:Class or pkg.mod:Class."
+            )
+        if module.endswith(".py"):
+            if not Path(module).is_file():
+                raise UsageError(f"no such file: {module}.", hint="TARGET is file.py:Class or pkg.mod:Class.")
+        elif not all(part.isidentifier() for part in module.split(".")):
+            raise UsageError(
+                f"TARGET {self.target!r} names no module.", hint="Give it as file.py:Class or pkg.mod:Class."
+            )
+        if self.here and self.python is not None:
+            raise UsageError("--here and --python contradict each other.", hint="Leave one of them out.")
+        metadata_for(self.requirements, "3.12")
+
+
+def metadata_for(requirements: Sequence[str], series: str) -> BundleMetadata:
+    """Make metadata of requirements for provisioning.
+
+    Raises:
+        UsageError: a requirement cannot be read, or is declared twice.
+    """
+    try:
+        return BundleMetadata(
+            pip_dependencies=tuple(requirements),
+            python_version=series,
+            benchmax_version=version("benchmax"),
+            env_class_source=None,
+        )
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"--pip: {error}") from error
+
+
+async def pack(
+    request: PackRequest,
+    out: Path,
+    *,
+    cache: Cache,
+    index_url: str | None = None,
+    limits: Limits | None = None,
+    on_event: Callable[[ProvisionEvent], None] | None = None,
+) -> Artifact:
+    """Bundle a class and write the artifact to `out`.
+
+    Raises:
+        UsageError: the target is not found, or `out` cannot be written.
+        RemoteError: importing the target raised, or its class cannot be bundled.
+        ProvisionError: no venv could be made.
+    """
+    limits = limits or Limits()
+    if request.here:
+        python = Path(sys.executable)
+    else:
+        series, interpreter = await _series(request.python)
+        venv = await provision(
+            metadata_for(request.requirements, series),
+            python=interpreter,
+            cache=cache,
+            index_url=index_url,
+            limits=limits,
+            on_event=on_event,
+        )
+        python = venv.python
+    boot = await asyncio.to_thread(ship, cache.root / "worker")
+    with tempfile.TemporaryDirectory(prefix="benchmax-pack-") as name:
+        folder = Path(name)
+        (folder / "request.json").write_text(
+            json.dumps(
+                {
+                    "target": request.target,
+                    "arguments": request.arguments,
+                    "requirements": list(request.requirements),
+                    "local_modules": list(request.local_modules),
+                }
+            )
+        )
+        await _pack_in(folder, python, boot.with_name("pack.py"), request)
+        packed = read_artifact(folder)
+    return write_artifact(packed.bundle, out)
+
+
+async def _pack_in(folder: Path, python: Path, script: Path, request: PackRequest) -> None:
+    output = OutputTail(OUTPUT_BYTES)
+    # the author's own code on the author's own machine: it may need anything of the environment except another
+    # Python's paths
+    env = {name: value for name, value in os.environ.items() if request.here or not name.startswith("PYTHON")}
+    process = await Process.start(
+        [str(python), *([] if request.here else ["-s"]), "-P", "-X", "utf8", str(script), str(folder)],
+        env={**env, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=Path.cwd(),
+        policy=SandboxPolicy(rlimits=(), no_new_privileges=False),
+        stdout=output.write,
+        stderr=output.write,
+    )
+    try:
+        async with asyncio.timeout(PACK_S):
+            how = await process.wait()
+    except TimeoutError:
+        raise RemoteError(f"bundling {request.target} did not end within {PACK_S:g} s.", detail=output.text()) from None
+    finally:
+        await process.end()
+    result_file = folder / "result.json"
+    if not how.ok or not result_file.is_file():
+        last = " | ".join(output.last_lines(3))
+        raise RemoteError(f"bundling {request.target} ended by {how}. {last}".rstrip(), detail=output.text())
+    result = json.loads(result_file.read_text("utf-8"))
+    if result["ok"]:
+        return
+    kind: type[RunnerError] = UsageError if result["kind"] == "usage" else RemoteError
+    raise kind(result["message"], hint=result["hint"], detail=result["detail"])
+
+
+async def _series(python: str | None) -> tuple[str, str | None]:
+    """Return the series to bundle for, and the interpreter if one was named."""
+    if python is None:
+        return f"{sys.version_info.major}.{sys.version_info.minor}", None
+    if _VERSION.fullmatch(python):
+        return ".".join(python.split(".")[:2]), python
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        probe = await asyncio.create_subprocess_exec(
+            python, "-I", "-S", "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise UsageError(
+            f"--python {python}: {error.strerror}.", hint="Give a version such as 3.12, or a path."
+        ) from error
+    try:
+        async with asyncio.timeout(10):
+            answer, _ = await probe.communicate()
+    except TimeoutError:
+        answer = b""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            probe.kill()
+        await probe.wait()
+    series = answer.decode("ascii", "replace").strip()
+    if not _VERSION.fullmatch(series):
+        raise UsageError(
+            f"--python {python} is not a Python 3 interpreter.", hint="Give a version such as 3.12, or a path."
+        )
+    return series, os.path.abspath(python) if os.sep in python else python  # noqa: PTH100, ASYNC240 - no file access

@@ -1,0 +1,121 @@
+"""The report on a terminal: a row per rollout (per group when there are many), then what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runner.report.text import one_line
+from runner.report.value import GroupFacts, OutcomeFacts, Report
+
+MAX_ROWS = 60
+"""Rollouts shown one by one; more than two screens of rows are not read."""
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the outcome table and the summary."""
+    if report.groups:
+        console.print(_outcomes(report) if report.expected <= MAX_ROWS else _groups(report))
+    for line in summary(report):
+        console.print(line, soft_wrap=True)
+
+
+def summary(report: Report) -> list[Text]:
+    """Return what the run comes to, in a few lines."""
+    lines = [
+        Text.assemble(
+            (f"{report.ok} ok", "green" if report.ok else ""),
+            " · ",
+            (f"{report.failed} failed", "red" if report.failed else ""),
+            " · ",
+            (f"{report.missing} missing", "red" if report.missing else ""),
+            f" of {report.expected} rollouts"
+            f" in {report.timings.get('rollouts_s', 0.0):.1f} s (total {report.timings.get('total_s', 0.0):.1f} s)",
+        )
+    ]
+    reasons = report.reasons()
+    if reasons:
+        lines.append(Text("ended: " + ", ".join(f"{one_line(name, 40)} {n}" for name, n in reasons.most_common())))
+    means = report.components()
+    if means:
+        shown = ", ".join(f"{one_line(name, 40)} {mean:.3f} (n={n})" for name, (mean, n) in means.items())
+        lines.append(Text(f"mean rewards: {shown}"))
+    for group in report.groups:
+        if group.error is not None:
+            lines.append(Text(f"group {group.position} raised: {one_line(group.error, 500)}", style="red"))
+    lines += [Text(f"worker: {one_line(death, 500)}", style="yellow") for death in report.worker_deaths]
+    lines += [Text(f"warning: {one_line(warning, 500)}", style="yellow") for warning in report.venv.warnings]
+    if report.headers.refused:
+        count = len(report.headers.refused)
+        reason = one_line(report.headers.refused[0].reason, 300)
+        lines.append(Text(f"headers refused: {count}; the first: {reason}", style="yellow"))
+    lines.append(
+        Text(
+            f"sandbox: {report.sandbox.level} (network {report.sandbox.network})"
+            f" · Python {report.bundle.python_version} · {len(report.venv.packages)} packages"
+            f" · model {one_line(report.model.name, 60)}",
+            style="dim",
+        )
+    )
+    return lines
+
+
+def _outcomes(report: Report) -> Table:
+    names = list(report.components())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("rollout", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
+    for name in names:
+        table.add_column(one_line(name, 20), justify="right", no_wrap=True)
+    table.add_column("s", justify="right", no_wrap=True)
+    table.add_column("")
+    for group in report.groups:
+        for outcome in group.outcomes:
+            table.add_row(*_row(outcome, names))
+    return table
+
+
+def _row(outcome: OutcomeFacts, names: Sequence[str]) -> list[Text]:
+    style = "" if outcome.ok else "red"
+    return [
+        Text(one_line(outcome.rollout_id, 60), style=style),
+        Text(one_line(outcome.termination_reason, 30), style=style),
+        *(Text(_number(outcome.rewards[name]) if name in outcome.rewards else "–") for name in names),
+        Text("" if outcome.seconds is None else f"{outcome.seconds:.2f}"),
+        Text(one_line(outcome.cause, 160), style="red"),
+    ]
+
+
+def _groups(report: Report) -> Table:
+    names = list(report.components())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("example", "ok", "failed", "missing"):
+        table.add_column(title, justify="left" if title == "example" else "right", no_wrap=True)
+    for name in names:
+        table.add_column(one_line(name, 20), justify="right", no_wrap=True)
+    for group in report.groups[:MAX_ROWS]:
+        table.add_row(*_group_row(group, names))
+    if len(report.groups) > MAX_ROWS:
+        table.add_row(Text(f"… {len(report.groups) - MAX_ROWS} more examples, all in the JSON", style="dim"))
+    return table
+
+
+def _group_row(group: GroupFacts, names: Sequence[str]) -> list[Text]:
+    ok = sum(outcome.ok for outcome in group.outcomes)
+    cells = [
+        Text(f"{group.position}-{one_line(group.example_id[:8], 8)}"),
+        Text(str(ok)),
+        Text(str(len(group.outcomes) - ok)),
+        Text(str(group.rollouts - len(group.outcomes))),
+    ]
+    for name in names:
+        values = [outcome.rewards[name] for outcome in group.outcomes if name in outcome.rewards]
+        cells.append(Text(_number(sum(values) / len(values)) if values else "–"))
+    return cells
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,0 +1,221 @@
+"""The report of a run: what every view is made from, and its JSON.
+
+The JSON carries an integer `format`. Readers ignore fields they do not know; fields are only ever added, with
+defaults.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from runner.record import RolloutRecord
+
+FORMAT: Final = 1
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the parts have in common."""
+
+
+class BundleFacts(_Facts, frozen=True):
+    """Which bundle ran."""
+
+    digest: str
+    python_version: str
+    benchmax_version: str
+    pip_dependencies: list[str]
+    environment: str = ""
+
+
+class VenvFacts(_Facts, frozen=True):
+    """Which venv it ran in; `packages` maps canonical name to version."""
+
+    key: str
+    path: str
+    python: str
+    packages: dict[str, str]
+    installer: str
+    warnings: list[str] = []
+
+
+class SandboxFacts(_Facts, frozen=True):
+    """How it was confined: the level, each mechanism in force, and the user id its processes ran under."""
+
+    level: str
+    network: str
+    mechanisms: list[str]
+    uid: int
+    hash_seed: str
+
+
+class ModelFacts(_Facts, frozen=True):
+    """Which model was asked."""
+
+    kind: str
+    name: str
+    base_url: str
+
+
+class DatasetFacts(_Facts, frozen=True):
+    """Which examples were used: the split, the folder the environment was given, and how many examples it made."""
+
+    split: str
+    path: str
+    examples: int
+
+
+class LogFacts(_Facts, frozen=True):
+    """One thing a rollout logged or printed."""
+
+    stream: str
+    text: str
+    level: int = 0
+    logger: str = ""
+
+
+class OutcomeFacts(_Facts, frozen=True):
+    """How one rollout ended, and what is known of it.
+
+    `error` is the outcome's own. `cause` is the best text there is on a rollout that did not end well: that error,
+    else the last warning it logged (a model that fails leaves `error` empty by contract).
+    """
+
+    rollout_id: str
+    rewards: dict[str, float]
+    termination_reason: str
+    error: str | None
+    cause: str = ""
+    origin: str = "environment"
+    ok: bool = False
+    seconds: float | None = None
+    logs: list[LogFacts] = []
+    dropped_logs: int = 0
+    transcript: list[Any] | None = None
+    transcript_omitted_bytes: int = 0
+
+
+class GroupFacts(_Facts, frozen=True):
+    """One group: its example, its rollouts, and what was raised instead, if anything was."""
+
+    position: int
+    example_id: str
+    outcomes: list[OutcomeFacts]
+    rollouts: int
+    error: str | None = None
+    error_code: str | None = None
+    traceback: str = ""
+
+
+class RefusalFacts(_Facts, frozen=True):
+    """One header request that was refused."""
+
+    binding: str | None
+    rollout_id: str
+    base_url: str
+    model: str
+    reason: str
+
+
+class HeaderFacts(_Facts, frozen=True):
+    """The header audit: how many requests were answered, and each that was refused. Holds no values."""
+
+    answered: int = 0
+    refused: list[RefusalFacts] = []
+
+
+class Report(_Facts, frozen=True):
+    """Everything a run found."""
+
+    format: int
+    bundle: BundleFacts
+    venv: VenvFacts
+    sandbox: SandboxFacts
+    model: ModelFacts
+    dataset: DatasetFacts
+    groups: list[GroupFacts]
+    headers: HeaderFacts
+    timings: dict[str, float]
+    worker_deaths: list[str] = []
+    worker_output: dict[str, str] = {}
+    interrupted: bool = False
+
+    @property
+    def expected(self) -> int:
+        """Rollouts that were meant to run."""
+        return sum(group.rollouts for group in self.groups)
+
+    @property
+    def outcomes(self) -> list[OutcomeFacts]:
+        """The outcomes of all groups."""
+        return [outcome for group in self.groups for outcome in group.outcomes]
+
+    @property
+    def ok(self) -> int:
+        """Rollouts that ended well: in a reason the environment scores, and without an error."""
+        return sum(outcome.ok for outcome in self.outcomes)
+
+    @property
+    def failed(self) -> int:
+        """Rollouts that ended, but not well."""
+        return len(self.outcomes) - self.ok
+
+    @property
+    def missing(self) -> int:
+        """Rollouts without an outcome: their group raised, or the run was interrupted."""
+        return self.expected - len(self.outcomes)
+
+    def reasons(self) -> Counter[str]:
+        """How often each termination reason came up."""
+        return Counter(outcome.termination_reason for outcome in self.outcomes)
+
+    def components(self) -> dict[str, tuple[float, int]]:
+        """Mean of each reward component over the rollouts that have it, and how many those are."""
+        values: dict[str, list[float]] = {}
+        for outcome in self.outcomes:
+            for name, value in outcome.rewards.items():
+                values.setdefault(name, []).append(value)
+        return {name: (sum(found) / len(found), len(found)) for name, found in values.items()}
+
+    def to_json(self) -> bytes:
+        """Return the report as indented JSON with a final newline."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Report:
+        """Read a report of this or an older release.
+
+        Raises:
+            ValueError: it is not a report.
+        """
+        return msgspec.json.decode(data, type=cls)
+
+
+def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFacts:
+    """Turn a record into its part of the report.
+
+    Args:
+        record: What is known of the rollout.
+        scorable: The environment's scorable termination reasons.
+    """
+    outcome = record.outcome
+    ok = record.origin == "environment" and outcome.termination_reason in set(scorable) and outcome.error is None
+    return OutcomeFacts(
+        rollout_id=record.rollout_id,
+        rewards=dict(outcome.rewards),
+        termination_reason=outcome.termination_reason,
+        error=outcome.error,
+        cause="" if ok else record.error_text(),
+        origin=record.origin,
+        ok=ok,
+        seconds=record.seconds,
+        logs=[
+            LogFacts(stream=line.stream, text=line.text, level=line.level, logger=line.logger) for line in record.logs
+        ],
+        dropped_logs=record.dropped_logs,
+        transcript=record.transcript,
+        transcript_omitted_bytes=record.transcript_omitted_bytes,
+    )
