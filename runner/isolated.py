@@ -108,7 +108,12 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     # -- life ---------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            # there is no __aexit__ after this, and other workers may have become ready
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(

@@ -152,6 +152,9 @@ class AttributedStream(io.TextIOBase):
         self._book = book
         self._stream: Stream = stream
         self._original = original
+        if isinstance(original, io.TextIOWrapper):
+            # what was printed before a crash is what explains it
+            original.reconfigure(line_buffering=True)
 
     def write(self, text: str, /) -> int:
         """Write text where it belongs."""

@@ -1,0 +1,1 @@
+"""Environments that tests bundle and run isolated."""
