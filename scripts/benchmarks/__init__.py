@@ -1,0 +1,1 @@
+"""Benchmarks: ours and a reference, measured in turn in one run, told as medians and ratios."""

@@ -1,0 +1,32 @@
+"""`scripts/bench start|rollouts|all [--write]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime as dt
+
+from scripts.benchmarks import rollouts, start
+from scripts.benchmarks.table import machine, render, write
+
+BENCHMARKS = {"start": start.measure, "rollouts": rollouts.measure}
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Ours beside a reference, in one run.")
+    parser.add_argument("which", choices=[*BENCHMARKS, "all"])
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
+    arguments = parser.parse_args()
+    for name, measure in BENCHMARKS.items():
+        if arguments.which in (name, "all"):
+            text = render(asyncio.run(measure()))
+            today = dt.datetime.now(tz=dt.UTC).date()
+            text = f"{text}\n\n{machine()}; medians; {today}."
+            print(f"{name}\n{text}\n")
+            if arguments.write:
+                write(name, text)
+
+
+if __name__ == "__main__":
+    main()
