@@ -1,0 +1,33 @@
+"""Pack an environment class into a portable artifact, and load it again.
+
+A bundle is a pickle of `(environment class, constructor arguments)` plus metadata that can be read without touching
+the pickle. Importing this module loads neither cloudpickle nor `benchmax.envs`; packing and loading do.
+"""
+
+from benchmax.bundle.compatibility import validate_bundle_compatibility as validate_bundle_compatibility
+from benchmax.bundle.digest import Bundle as Bundle
+from benchmax.bundle.digest import bundle_digest as bundle_digest
+from benchmax.bundle.dumping import dump_bundle as dump_bundle
+from benchmax.bundle.dumping import unregistered_local_refs as unregistered_local_refs
+from benchmax.bundle.errors import BundlingError as BundlingError
+from benchmax.bundle.errors import IncompatibleBenchmaxError as IncompatibleBenchmaxError
+from benchmax.bundle.errors import IncompatiblePythonError as IncompatiblePythonError
+from benchmax.bundle.errors import IncompatibleRuntimeError as IncompatibleRuntimeError
+from benchmax.bundle.loading import load_bundle as load_bundle
+from benchmax.bundle.metadata import BundleMetadata as BundleMetadata
+
+# other releases have this as one module; pickles must name what exists there
+for _public in (
+    Bundle,
+    BundleMetadata,
+    BundlingError,
+    IncompatibleBenchmaxError,
+    IncompatiblePythonError,
+    IncompatibleRuntimeError,
+    bundle_digest,
+    dump_bundle,
+    load_bundle,
+    unregistered_local_refs,
+    validate_bundle_compatibility,
+):
+    _public.__module__ = __name__
