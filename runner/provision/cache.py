@@ -1,0 +1,284 @@
+"""The folder where venvs, our own wheel and the installers' downloads are kept between runs.
+
+Comes in: keys and what to remember. Goes out: whole venvs only. An entry is a folder per key; each attempt at
+building it is a folder of its own inside, so that a survivor of a killed build never writes into a later one. The
+manifest is written last, atomically, and names the attempt that succeeded; without it an entry does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from runner.errors import CacheError
+from runner.provision.venv import Venv
+
+MANIFEST_FORMAT: Final = 1
+CACHE_VARIABLE: Final = "BENCHMAX_CACHE_DIR"
+LOCK_POLL_S: Final = 0.05
+"""Between two looks at a lock that another process holds; builds take seconds."""
+
+_TAG: Final = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by benchmax; everything here can be made again.\n"
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Cache:
+    """A cache folder.
+
+    Args:
+        root: The folder. `None` takes the environment variable `BENCHMAX_CACHE_DIR`, and where that is not set the
+            user's cache folder. It is made when something is first put into it.
+    """
+
+    def __init__(self, root: Path | str | None = None) -> None:
+        self.root = Path(root).expanduser().absolute() if root is not None else _default_root()
+
+    def __repr__(self) -> str:
+        return f"Cache({str(self.root)!r})"
+
+    @property
+    def venvs_dir(self) -> Path:
+        """One folder per key."""
+        return self.root / "venvs"
+
+    @property
+    def locks_dir(self) -> Path:
+        """One lock file per key, outside the entries so that these can be removed while a lock is held."""
+        return self.root / "locks"
+
+    @property
+    def wheels_dir(self) -> Path:
+        """Wheels of this installation's own package, by content."""
+        return self.root / "wheels"
+
+    @property
+    def uv_dir(self) -> Path:
+        """Uv's own cache; in here, so that it is on the same file system as the venvs."""
+        return self.root / "uv"
+
+    @property
+    def pip_dir(self) -> Path:
+        """Pip's own cache."""
+        return self.root / "pip"
+
+    @property
+    def virtualenv_dir(self) -> Path:
+        """What virtualenv keeps about interpreters."""
+        return self.root / "virtualenv"
+
+    @property
+    def tools_dir(self) -> Path:
+        """Unpacked installers."""
+        return self.root / "tools"
+
+    @property
+    def interpreters_file(self) -> Path:
+        """Facts about installed interpreters."""
+        return self.root / "interpreters.json"
+
+    def prepare(self) -> None:
+        """Make the folders.
+
+        Raises:
+            CacheError: they cannot be made or written.
+        """
+        with self.boundary():
+            for folder in (self.venvs_dir, self.locks_dir, self.wheels_dir, self.tools_dir):
+                folder.mkdir(parents=True, exist_ok=True)
+            tag = self.root / "CACHEDIR.TAG"
+            if not tag.exists():
+                tag.write_text(_TAG, encoding="ascii")
+
+    @contextmanager
+    def boundary(self) -> Iterator[None]:
+        """Turn a file error on the cache into a `CacheError` that names the cache and the reason."""
+        try:
+            yield
+        except OSError as error:
+            raise self.error(error.strerror or str(error), full=error.errno in _NO_SPACE) from error
+
+    def error(self, reason: str, *, full: bool) -> CacheError:
+        """Say what is wrong with the cache."""
+        if full:
+            return CacheError(
+                f"the disk that holds the cache {self.root} is full: {reason}.",
+                hint=f"Free some space, or set {CACHE_VARIABLE} to a folder on another disk.",
+            )
+        return CacheError(
+            f"the cache {self.root} cannot be used: {reason}.", hint=f"Set {CACHE_VARIABLE} to a writable folder."
+        )
+
+    # -- small files -------------------------------------------------------------------------------------------
+
+    def read_json(self, path: Path) -> Any:
+        """Read a JSON file of the cache; one that is missing or broken reads as `None`, so it is made again."""
+        try:
+            return json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def write_json(self, path: Path, content: object) -> None:
+        """Write a JSON file so that a reader sees the old or the new content, never a part.
+
+        Raises:
+            CacheError: it cannot be written.
+        """
+        self.write(path, json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8"))
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file atomically.
+
+        Raises:
+            CacheError: it cannot be written.
+        """
+        with self.boundary():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                Path(temporary).replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+
+    # -- entries -----------------------------------------------------------------------------------------------
+
+    def find(self, key: str) -> Venv | None:
+        """Return the venv of a key if it is whole and its base interpreter is still there."""
+        manifest = self.read_json(self.venvs_dir / key / "manifest.json")
+        if not isinstance(manifest, dict) or manifest.get("format") != MANIFEST_FORMAT:
+            return None
+        try:
+            path = self.venvs_dir / key / _one_name(manifest["folder"])
+            venv = Venv(
+                key=key,
+                path=path,
+                python=path / "bin" / "python",
+                python_version=manifest["python_version"],
+                base_python=Path(manifest["base_python"]),
+                packages=dict(manifest["packages"]),
+                installer=manifest["installer"],
+                warnings=tuple(manifest["warnings"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+        # `exists` follows the link to the base interpreter
+        return venv if venv.python.exists() and venv.base_python.exists() else None
+
+    @contextmanager
+    def attempt(self, key: str) -> Iterator[tuple[Path, Path]]:
+        """Give the folders for one attempt at building an entry; the key's lock must be held.
+
+        What earlier attempts left is removed first. When the body raises, nothing of this one is left either.
+
+        Yields:
+            Where the venv goes, and a scratch folder that is removed in any case.
+
+        Raises:
+            CacheError: the entry cannot be written.
+        """
+        entry = self.venvs_dir / key
+        venv, scratch = entry / secrets.token_hex(4), entry / f"work-{secrets.token_hex(4)}"
+        with self.boundary():
+            entry.mkdir(parents=True, exist_ok=True)
+            (entry / "manifest.json").unlink(missing_ok=True)
+            for old in entry.iterdir():
+                discard(old)
+            scratch.mkdir()
+        try:
+            yield venv, scratch
+        except BaseException:
+            discard(entry)
+            raise
+        finally:
+            discard(scratch)
+
+    def commit(self, venv: Venv, more: dict[str, object]) -> None:
+        """Declare an attempt whole: from now on `find` returns it.
+
+        Args:
+            venv: The finished venv.
+            more: Further facts for the manifest.
+
+        Raises:
+            CacheError: the manifest cannot be written.
+        """
+        manifest = {
+            **more,
+            "format": MANIFEST_FORMAT,
+            "key": venv.key,
+            "folder": venv.path.name,
+            "python_version": venv.python_version,
+            "base_python": str(venv.base_python),
+            "packages": dict(venv.packages),
+            "installer": venv.installer,
+            "warnings": list(venv.warnings),
+        }
+        self.write_json(self.venvs_dir / venv.key / "manifest.json", manifest)
+
+    @asynccontextmanager
+    async def lock(self, key: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+        """Hold the lock of a key across processes; the system releases it when its holder dies.
+
+        Args:
+            key: The entry.
+            on_wait: Called once if another process holds the lock.
+
+        Raises:
+            CacheError: the lock file cannot be opened.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.locks_dir / f"{key}.lock")
+        waited = False
+        while True:
+            with self.boundary():
+                try:
+                    lock.acquire(blocking=False)
+                    break
+                except Timeout:  # an OSError, too
+                    pass
+            if not waited:
+                waited = True
+                on_wait()
+            await asyncio.sleep(LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a whole folder; what cannot be removed stays and is in nobody's way."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _default_root() -> Path:
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("benchmax")
+
+
+def _one_name(value: object) -> str:
+    if not isinstance(value, str) or value in {"", ".", ".."} or "/" in value:
+        raise ValueError(f"not a folder name: {value!r}")
+    return value

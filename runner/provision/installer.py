@@ -1,0 +1,82 @@
+"""What an installer can do for provisioning, and the choice between the two there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Literal, Protocol
+
+from runner.errors import UsageError
+from runner.provision.pip import Pip
+from runner.provision.resolution import Resolution
+from runner.provision.uv import Uv, find_uv
+from runner.provision.workspace import Workspace
+
+Choice = Literal["auto", "uv", "pip"]
+
+
+class Installer(Protocol):
+    """Resolves requirements to a lock and installs a lock. Both only ever act on the venv they are given."""
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+        ...
+
+    async def resolve(
+        self,
+        lines: Sequence[str],
+        *,
+        allowed: AbstractSet[str],
+        forbidden: AbstractSet[str],
+        follow_dependencies: bool,
+    ) -> Resolution:
+        """Find the newest versions that meet all requirements.
+
+        Args:
+            lines: PEP 508 requirements.
+            allowed: Canonical names of packages whose prereleases count like any other release.
+            forbidden: Canonical names of packages of which no prerelease may be taken.
+            follow_dependencies: Whether requirements of requirements count.
+
+        Raises:
+            InstallerFailedError: there is no solution, or the installer could not work; it carries the reason.
+            InstallTimeoutError: a deadline passed.
+        """
+        ...
+
+    async def install(self, lock: Path, *, python: Path) -> None:
+        """Install exactly what a lock says into the venv of an interpreter.
+
+        Raises:
+            InstallerFailedError: a package could not be fetched, built or written.
+            InstallTimeoutError: a deadline passed.
+        """
+        ...
+
+
+def installer_family(choice: Choice) -> Literal["uv", "pip"]:
+    """Decide which installer is used, without starting it.
+
+    Raises:
+        UsageError: uv is asked for and missing, or the name is unknown.
+    """
+    if choice not in ("auto", "uv", "pip"):
+        raise UsageError(f"installer {choice!r} is not known.", hint="Use one of: auto, uv, pip.")
+    if choice == "pip":
+        return "pip"
+    if find_uv() is not None:
+        return "uv"
+    if choice == "uv":
+        raise UsageError("uv is asked for but not installed.", hint="Install uv 0.12 or newer, or use pip.")
+    return "pip"
+
+
+def make_installer(family: Literal["uv", "pip"], workspace: Workspace) -> Installer:
+    """Set up an installer for one build.
+
+    Raises:
+        ProvisionError: the installer that comes with this installation is too old.
+    """
+    return Uv(workspace) if family == "uv" else Pip(workspace)

@@ -1,0 +1,162 @@
+"""From a bundle's metadata, or a list of requirements, to a venv: found in the cache or built."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from benchmax.bundle import BundleMetadata
+from runner.limits import Limits
+from runner.provision.build import build
+from runner.provision.cache import Cache
+from runner.provision.candidates import running_series
+from runner.provision.index import Index
+from runner.provision.installer import Choice, installer_family
+from runner.provision.interpreter import find_interpreter
+from runner.provision.plan import Plan, check_requirements, check_series, plan_for_bundle
+from runner.provision.progress import Progress, ProvisionEvent
+from runner.provision.venv import Venv
+from runner.provision.wheel import WORKER_NEEDS, build_own_wheel, own_requirements
+from runner.provision.workspace import Workspace
+
+
+async def provision(
+    metadata: BundleMetadata,
+    *,
+    python: str | None = None,
+    cache: Cache | None = None,
+    index_url: str | None = None,
+    installer: Choice = "auto",
+    limits: Limits | None = None,
+    on_event: Callable[[ProvisionEvent], None] | None = None,
+) -> Venv:
+    """Return a venv in which a worker can run a bundle, building it if the cache has none.
+
+    Reads nothing of the bundle but its metadata. Safe to call at once from many tasks and processes: equal requests
+    share one build. When cancelled, everything that was started is ended and nothing half-built is left in use.
+
+    Args:
+        metadata: The bundle's metadata.
+        python: Path of an interpreter, or a version, instead of a free search; its series must be the bundle's.
+        cache: Where venvs are kept; by default the user's cache folder.
+        index_url: Package index; by default `BENCHMAX_INDEX_URL`, else the Python Package Index.
+        installer: `uv`, `pip`, or `auto` for uv where there is one.
+        limits: Deadlines `install_s` and `install_silence_s`; by default those of `Limits`.
+        on_event: Called with each step.
+
+    Raises:
+        IncompatibleBundleError: the bundle's Python or benchmax series cannot be run here.
+        InterpreterNotFoundError: no interpreter of the bundle's series is installed.
+        RequirementError: the requirements cannot be met.
+        BuildError: a source distribution could not be built.
+        IndexUnreachableError: the package index does not answer or refuses access.
+        InstallTimeoutError: a deadline passed.
+        CacheError: the cache cannot be written.
+        UsageError: an argument cannot be meant.
+    """
+    if not isinstance(metadata, BundleMetadata):
+        raise TypeError(f"metadata must be BundleMetadata, got {type(metadata).__name__}.")
+    check_series(metadata)
+    wheel = await asyncio.to_thread(build_own_wheel)
+    plan = plan_for_bundle(metadata, wheel=wheel, worker_needs=own_requirements(WORKER_NEEDS))
+    return await _find_or_build(
+        plan,
+        series=metadata.python_version.strip(),
+        python=python,
+        cache=cache,
+        index_url=index_url,
+        installer=installer,
+        limits=limits,
+        on_event=on_event,
+    )
+
+
+async def provision_packages(
+    requirements: Sequence[str],
+    *,
+    python: str | None = None,
+    python_series: str | None = None,
+    follow_dependencies: bool = True,
+    cache: Cache | None = None,
+    index_url: str | None = None,
+    installer: Choice = "auto",
+    limits: Limits | None = None,
+    on_event: Callable[[ProvisionEvent], None] | None = None,
+) -> Venv:
+    """Return a venv that holds the given packages and nothing of benchmax, building it if the cache has none.
+
+    Args:
+        requirements: PEP 508 requirements.
+        python: As for `provision`.
+        python_series: Series of the interpreter, such as `3.12`; by default that of this process.
+        follow_dependencies: Whether the requirements of the requirements are installed too.
+        cache: As for `provision`.
+        index_url: As for `provision`.
+        installer: As for `provision`.
+        limits: As for `provision`.
+        on_event: As for `provision`.
+
+    Raises:
+        ProvisionError: as for `provision`.
+        UsageError: an argument cannot be meant.
+    """
+    plan = Plan(requirements=check_requirements(requirements), follow_dependencies=follow_dependencies)
+    return await _find_or_build(
+        plan,
+        series=python_series or running_series(),
+        python=python,
+        cache=cache,
+        index_url=index_url,
+        installer=installer,
+        limits=limits,
+        on_event=on_event,
+    )
+
+
+async def _find_or_build(
+    plan: Plan,
+    *,
+    series: str,
+    python: str | None,
+    cache: Cache | None,
+    index_url: str | None,
+    installer: Choice,
+    limits: Limits | None,
+    on_event: Callable[[ProvisionEvent], None] | None,
+) -> Venv:
+    progress = Progress(on_event)
+    cache = cache or Cache()
+    index = Index.from_url(index_url)
+    family = installer_family(installer)
+    interpreter = await find_interpreter(series, python=python, cache=cache)
+    progress.tell("interpreter", f"Python {interpreter.version} at {interpreter.path}")
+    key = await asyncio.to_thread(plan.key, interpreter, installer=family, index=index)
+
+    def found() -> Venv | None:
+        venv = cache.find(key)
+        if venv is not None:
+            progress.tell("cached", f"venv {key} with {len(venv.packages)} packages")
+        return venv
+
+    if venv := found():
+        return venv
+    cache.prepare()
+
+    def on_wait() -> None:
+        progress.tell("install", f"waiting for another process that builds venv {key}")
+
+    async with cache.lock(key, on_wait):
+        # whoever held the lock may have built it
+        if venv := found():
+            return venv
+        with cache.attempt(key) as (target, scratch):
+            space = Workspace(
+                interpreter=interpreter,
+                cache=cache,
+                target=target,
+                scratch=scratch,
+                index=index,
+                limits=limits or Limits(),
+                progress=progress,
+            )
+            return await build(plan, key=key, family=family, space=space)

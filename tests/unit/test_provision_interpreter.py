@@ -1,0 +1,208 @@
+"""An interpreter is believed only after it ran, and is found again without running anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.errors import InterpreterNotFoundError, UsageError
+from runner.provision.cache import Cache
+from runner.provision.candidates import running_series
+from runner.provision.interpreter import find_interpreter
+
+OURS = running_series()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with nothing installed in it, and a PATH with one empty folder."""
+    home, folder = tmp_path / "home", tmp_path / "bin"
+    home.mkdir()
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", str(folder))
+    for name in (
+        "PYENV_ROOT",
+        "UV_PYTHON_INSTALL_DIR",
+        "XDG_DATA_HOME",
+        "ASDF_DATA_DIR",
+        "MISE_DATA_DIR",
+        "CONDA_ROOT",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def fake(path: Path, *, version: str = "3.99.1", implementation: str = "cpython", **more: object) -> Path:
+    """Write a program that answers like an interpreter, and counts its starts in a file next to it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    answer = {
+        "implementation": implementation,
+        "version": version,
+        "series": ".".join(version.split(".")[:2]),
+        "base": str(path),
+        "prefix": str(path.parent.parent),
+        "platform": "linux-x86_64",
+        "free_threaded": False,
+        **more,
+    }
+    path.write_text(f"#!/bin/sh\necho start >> '{path}.starts'\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
+    path.chmod(0o755)
+    return path
+
+
+def broken(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\necho 'pyenv: python3.99: command not found' >&2\nexit 127\n")
+    path.chmod(0o755)
+    return path
+
+
+def starts(path: Path) -> int:
+    counter = Path(f"{path}.starts")
+    return len(counter.read_text().splitlines()) if counter.exists() else 0
+
+
+async def test_own_series_is_this_processes_base_interpreter(cache: Cache) -> None:
+    found = await find_interpreter(OURS, python=None, cache=cache)
+    assert found.series == OURS
+    assert found.path == Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    assert found.prefix == Path(sys.base_prefix).resolve()
+
+
+async def test_none_found_lists_what_was_looked_at(cache: Cache, alone: Path) -> None:
+    broken(alone.parent / "bin" / "python3.99")
+    fake(alone / ".pyenv/versions/3.98.0/bin/python3.99", version="3.98.0")
+    with pytest.raises(InterpreterNotFoundError, match=r"no CPython 3\.99 .* PATH, .*pyenv") as caught:
+        await find_interpreter("3.99", python=None, cache=cache)
+    assert "uv python install 3.99" in caught.value.hint
+    assert "command not found" in caught.value.detail
+    assert "version 3.98.0" in caught.value.detail
+
+
+async def test_shim_that_does_not_work_is_passed_over(cache: Cache, alone: Path) -> None:
+    broken(alone.parent / "bin" / "python3.99")
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    found = await find_interpreter("3.99", python=None, cache=cache)
+    assert found.path == real
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".pyenv/versions/3.99.1/bin",
+        ".local/share/uv/python/cpython-3.99.1-linux-x86_64-gnu/bin",
+        ".asdf/installs/python/3.99.1/bin",
+        ".local/share/mise/installs/python/3.99.1/bin",
+        "miniconda3/bin",
+        "miniforge3/envs/work/bin",
+        ".conda/envs/work/bin",
+    ],
+)
+async def test_version_managers_folders_are_searched(cache: Cache, alone: Path, place: str) -> None:
+    real = fake(alone / place / "python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_shims_on_path_lead_to_their_managers_folder(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(broken(alone / "opt/pyenv/shims/python3.99").parent))
+    real = fake(alone / "opt/pyenv/versions/3.99.1/bin/python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_newest_patch_comes_first(cache: Cache, alone: Path) -> None:
+    for patch in (2, 10, 9):
+        fake(alone / f".pyenv/versions/3.99.{patch}/bin/python3.99", version=f"3.99.{patch}")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).version == "3.99.10"
+
+
+@pytest.mark.parametrize("other", [{"implementation": "pypy"}, {"free_threaded": True}, {"version": "3.98.0"}])
+async def test_name_alone_convinces_nobody(cache: Cache, alone: Path, other: dict[str, object]) -> None:
+    fake(alone / ".pyenv/versions/3.99.9/bin/python3.99", **other)  # type: ignore[arg-type]
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_second_search_starts_nothing(cache: Cache, alone: Path) -> None:
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    first = await find_interpreter("3.99", python=None, cache=cache)
+    before = starts(real)
+    assert await find_interpreter("3.99", python=None, cache=cache) == first
+    assert starts(real) == before
+
+
+async def test_changed_interpreter_is_asked_again(cache: Cache, alone: Path) -> None:
+    real = fake(alone / ".pyenv/versions/3.99/bin/python3.99")
+    await find_interpreter("3.99", python=None, cache=cache)
+    fake(real, version="3.99.20")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).version == "3.99.20"
+
+
+async def test_vanished_interpreter_is_searched_for_anew(cache: Cache, alone: Path) -> None:
+    fake(alone / ".pyenv/versions/3.99.9/bin/python3.99").chmod(0o755)
+    await find_interpreter("3.99", python=None, cache=cache)
+    (alone / ".pyenv/versions/3.99.9/bin/python3.99").unlink()
+    other = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == other
+
+
+async def test_link_leads_to_what_stands_behind_it(cache: Cache, alone: Path) -> None:
+    real = fake(alone / "installed/bin/python3.99")
+    (alone.parent / "bin" / "python3.99").symlink_to(real)
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_path_can_be_named(cache: Cache, alone: Path) -> None:
+    real = fake(alone / "somewhere/python-of-mine")
+    assert (await find_interpreter("3.99", python=str(real), cache=cache)).path == real
+
+
+async def test_venv_can_be_named_and_gives_its_base(cache: Cache) -> None:
+    found = await find_interpreter(OURS, python=sys.executable, cache=cache)
+    assert found.path == Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+
+
+async def test_exact_version_can_be_named(cache: Cache, alone: Path) -> None:
+    for patch in (1, 2):
+        fake(alone / f".pyenv/versions/3.99.{patch}/bin/python3.99", version=f"3.99.{patch}")
+    assert (await find_interpreter("3.99", python="3.99.1", cache=cache)).version == "3.99.1"
+    assert (await find_interpreter("3.99", python="3.99", cache=cache)).version == "3.99.2"
+
+
+async def test_named_interpreter_of_another_series_is_refused(cache: Cache, alone: Path) -> None:
+    real = fake(alone / "somewhere/python", version="3.98.7")
+    with pytest.raises(UsageError, match=r"cpython 3\.98\.7, but CPython 3\.99 is needed"):
+        await find_interpreter("3.99", python=str(real), cache=cache)
+    with pytest.raises(UsageError, match=r"3\.98 was asked for, but 3\.99"):
+        await find_interpreter("3.99", python="3.98", cache=cache)
+
+
+async def test_named_path_that_is_no_interpreter_is_refused(cache: Cache, alone: Path) -> None:
+    with pytest.raises(UsageError, match="neither an interpreter nor a version"):
+        await find_interpreter("3.99", python="/nonexistent/python", cache=cache)
+    with pytest.raises(InterpreterNotFoundError, match="command not found"):
+        await find_interpreter("3.99", python=str(broken(alone / "python")), cache=cache)
+
+
+async def test_working_folder_and_relative_path_entries_have_no_say(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = alone.parent / "project"
+    trap = fake(near / "bin/python3.99", version="3.99.50")
+    fake(near / "python3.99", version="3.99.50")
+    (near / ".python-version").write_text("3.98\n")
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    monkeypatch.chdir(near)
+    monkeypatch.setenv("PATH", "bin::.")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+    assert starts(trap) == 0
