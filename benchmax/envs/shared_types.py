@@ -145,7 +145,9 @@ class RolloutRequest(Generic[PayloadT_co]):
         _require_text(self.rollout_id, "RolloutRequest", "rollout_id")
         _require_text(self.model, "RolloutRequest", "model")
         _require_text(self.base_url, "RolloutRequest", "base_url")
-        if not isinstance(self.model_auth, ModelAuth):
+        # the check of a runtime protocol costs ten times everything else here, so a method of the class settles it
+        has_method = callable(getattr(type(self.model_auth), "headers_for_request", None))
+        if not has_method and not isinstance(self.model_auth, ModelAuth):
             raise TypeError(
                 f"RolloutRequest.model_auth must be a ModelAuth, got {type(self.model_auth).__name__}; "
                 "use StaticBearerAuth(token) or an object with an async headers_for_request(context) method."
