@@ -19,7 +19,7 @@ async def rollouts(artifact: str, base_url: str) -> str:
 
     def on_event(event: object) -> None:
         if isinstance(event, RecordEvent) and event.record.transcript:
-            seen += re.findall(r"tabulate [\d.]+\d", str(event.record.transcript[0]))
+            seen.extend(re.findall(r"tabulate [\d.]+\d", str(event.record.transcript[0])))
 
     async with isolate(artifact, on_event=on_event) as env:
         dataset = await env.create_dataset("eval", Path(), max_examples=1)
