@@ -68,7 +68,7 @@ async def test_an_example_gives_equal_outcomes_isolated_and_in_one_process(
             # in the bundle's own venv, since this one does not have its packages
             arguments = [str(tmp_path / "artifact"), model.base_url, str(folder)]
             finished = subprocess.run(
-                [env.venv.python, "-c", IN_PROCESS, *arguments], check=True, capture_output=True, text=True
+                [env.venv.python, "-P", "-c", IN_PROCESS, *arguments], check=True, capture_output=True, text=True
             )
     assert isolated == json.loads(finished.stdout)
     assert any(outcome[0].get("correct") for group in isolated for outcome in group.values())

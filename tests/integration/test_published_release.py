@@ -106,7 +106,7 @@ async def isolated_outcomes(artifact: Artifact, cache: Cache, base_url: str) -> 
 
 def outcomes_in(venv: Venv, artifact: Path, base_url: str, data: Path) -> tuple[str, Any]:
     """The digest and outcomes that the benchmax of another venv gives for an artifact."""
-    command = [str(venv.python), "-c", RUN, str(artifact), base_url, str(data)]
+    command = [str(venv.python), "-P", "-c", RUN, str(artifact), base_url, str(data)]
     finished = subprocess.run(command, check=True, capture_output=True, text=True)
     digest, found = json.loads(finished.stdout)
     return digest, found
@@ -145,7 +145,7 @@ async def test_an_artifact_of_ours_gives_the_same_outcomes_in_the_published_rele
         "(out / 'env-metadata.json').write_bytes(bundle.metadata.to_json_bytes())\n"
     )
     artifact = tmp_path / "artifact"
-    subprocess.run([ours.python, "-c", dump, str(folder), str(artifact)], check=True, cwd=folder)
+    subprocess.run([ours.python, "-P", "-c", dump, str(folder), str(artifact)], check=True, cwd=folder)
     published = await provision_packages([*PUBLISHED, "tabulate"], python_series="3.12", cache=cache)
     assert published.packages["benchmax"] == "0.2.5"
     digest, found = outcomes_in(published, artifact, model.url, FIXTURES / "data")
