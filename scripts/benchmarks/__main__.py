@@ -1,4 +1,4 @@
-"""`scripts/bench start|rollouts|all [--write]`."""
+"""`scripts/bench start|rollouts|model|all [--write]`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import rollouts, start
+from scripts.benchmarks import model, rollouts, start
 from scripts.benchmarks.table import machine, render, write
 
-BENCHMARKS = {"start": start.measure, "rollouts": rollouts.measure}
+BENCHMARKS = {"start": start.measure, "rollouts": rollouts.measure, "model": model.measure}
 
 
 def main() -> None:
