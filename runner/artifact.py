@@ -7,7 +7,7 @@ metadata that cannot be read and an empty pickle (the bundle's).
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,7 +58,7 @@ def read_artifact(folder: Path) -> Artifact:
     data: dict[str, bytes] = {}
     for name in (METADATA_NAME, PICKLE_NAME):
         try:
-            data[name] = (folder / name).read_bytes()
+            data[name] = _read_file(folder / name)
         except FileNotFoundError:
             raise UsageError(
                 f"{folder} holds no {name}.",
@@ -69,13 +69,39 @@ def read_artifact(folder: Path) -> Artifact:
     try:
         metadata = BundleMetadata.from_json_bytes(data[METADATA_NAME])
     except (ValueError, TypeError, RecursionError) as error:
-        raise ArtifactError(
-            f"{folder / METADATA_NAME} is broken: {error}", hint="Bundle the environment again."
-        ) from error
+        text = str(error)
+        hint = "" if "re-bundle" in text.lower() else "Bundle the environment again."
+        raise ArtifactError(f"{folder / METADATA_NAME} is broken: {text}", hint=hint) from error
     if not data[PICKLE_NAME]:
         raise ArtifactError(f"{folder / PICKLE_NAME} is empty.", hint="Bundle the environment again.")
     bundle = Bundle(data[PICKLE_NAME], metadata)
     return Artifact(bundle, bundle_digest(bundle), folder)
+
+
+def _read_file(path: Path) -> bytes:
+    # what an uploaded archive holds may be a device or a pipe, whose end never comes
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a regular file.", hint="Give a folder as `benchmax bundle` writes it.")
+    return path.read_bytes()
+
+
+def check_folder(folder: Path) -> None:
+    """Find out before the work, not after it, that an artifact could not be written to a folder.
+
+    Raises:
+        UsageError: something else than a folder is in the way, or a folder is not writable.
+    """
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        raise UsageError(
+            f"cannot write the artifact to {folder}: {there} is not a folder.", hint="Choose another --out."
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"cannot write the artifact to {folder}: {there} is not writable.", hint="Choose another --out."
+        )
 
 
 def write_artifact(bundle: Bundle, folder: Path) -> Artifact:
@@ -101,17 +127,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         OSError: as the operating system says; nothing is left behind.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    # not by mkstemp: it makes files for the owner alone, and the umask can only be read by changing it
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files for the owner alone; what is written here is meant to be read like any other file
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -13,26 +13,31 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from packaging.specifiers import SpecifierSet
+
 from benchmax.bundle import BundleMetadata
-from runner.artifact import Artifact, read_artifact, write_artifact
+from runner.artifact import Artifact, check_folder, read_artifact, write_artifact
 from runner.errors import RemoteError, RunnerError, UsageError
 from runner.limits import Limits
 from runner.process import OutputTail, Process
-from runner.provision import Cache, ProvisionEvent, provision
+from runner.provision import Cache, provision
+from runner.provision.wheel import own_requires_python
+from runner.record import PhaseEvent
 from runner.sandbox.policy import SandboxPolicy
-from runner.shipment import ship
 
 PACK_S: Final = 300.0
 """Importing the target and pickling its class; imports of large libraries take seconds."""
 
+SCRIPT: Final = Path(__file__).parent / "worker" / "pack.py"
 OUTPUT_BYTES: Final = 64 * 1024
-_VERSION: Final = re.compile(r"3\.\d+(\.\d+)?")
+_VERSION: Final = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ async def pack(
     cache: Cache,
     index_url: str | None = None,
     limits: Limits | None = None,
-    on_event: Callable[[ProvisionEvent], None] | None = None,
+    on_event: Callable[[PhaseEvent], None] | None = None,
 ) -> Artifact:
     """Bundle a class and write the artifact to `out`.
 
@@ -110,6 +115,13 @@ async def pack(
         ProvisionError: no venv could be made.
     """
     limits = limits or Limits()
+    began = time.monotonic()
+    check_folder(out)
+
+    def tell(phase: str, message: str) -> None:
+        if on_event is not None:
+            on_event(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - began))
+
     if request.here:
         python = Path(sys.executable)
     else:
@@ -120,10 +132,9 @@ async def pack(
             cache=cache,
             index_url=index_url,
             limits=limits,
-            on_event=on_event,
+            on_event=lambda event: tell(event.phase, event.message),
         )
         python = venv.python
-    boot = await asyncio.to_thread(ship, cache.root / "worker")
     with tempfile.TemporaryDirectory(prefix="benchmax-pack-") as name:
         folder = Path(name)
         (folder / "request.json").write_text(
@@ -133,21 +144,24 @@ async def pack(
                     "arguments": request.arguments,
                     "requirements": list(request.requirements),
                     "local_modules": list(request.local_modules),
+                    "here": request.here,
                 }
             )
         )
-        await _pack_in(folder, python, boot.with_name("pack.py"), request)
+        tell("import", f"importing {request.target}")
+        await _pack_in(folder, python, request)
         packed = read_artifact(folder)
     return write_artifact(packed.bundle, out)
 
 
-async def _pack_in(folder: Path, python: Path, script: Path, request: PackRequest) -> None:
+async def _pack_in(folder: Path, python: Path, request: PackRequest) -> None:
     output = OutputTail(OUTPUT_BYTES)
+    module = request.target.rpartition(":")[0]
     # the author's own code on the author's own machine: it may need anything of the environment except another
     # Python's paths
     env = {name: value for name, value in os.environ.items() if request.here or not name.startswith("PYTHON")}
     process = await Process.start(
-        [str(python), *([] if request.here else ["-s"]), "-P", "-X", "utf8", str(script), str(folder)],
+        [str(python), *([] if request.here else ["-s"]), "-P", "-X", "utf8", str(SCRIPT), str(folder)],
         env={**env, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=Path.cwd(),
         policy=SandboxPolicy(rlimits=(), no_new_privileges=False),
@@ -158,13 +172,21 @@ async def _pack_in(folder: Path, python: Path, script: Path, request: PackReques
         async with asyncio.timeout(PACK_S):
             how = await process.wait()
     except TimeoutError:
-        raise RemoteError(f"bundling {request.target} did not end within {PACK_S:g} s.", detail=output.text()) from None
+        raise RemoteError(
+            f"importing and bundling {module} did not end within {PACK_S:g} s.",
+            hint="A module to bundle must not wait for anything or run a program when it is imported.",
+            detail=output.text(),
+        ) from None
     finally:
         await process.end()
     result_file = folder / "result.json"
     if not how.ok or not result_file.is_file():
         last = " | ".join(output.last_lines(3))
-        raise RemoteError(f"bundling {request.target} ended by {how}. {last}".rstrip(), detail=output.text())
+        raise RemoteError(
+            f"importing {module} ended the process: {how}." + (f" Last output: {last.rstrip('.')}." if last else ""),
+            hint="A module to bundle must be importable without that.",
+            detail=output.text(),
+        )
     result = json.loads(result_file.read_text("utf-8"))
     if result["ok"]:
         return
@@ -177,7 +199,7 @@ async def _series(python: str | None) -> tuple[str, str | None]:
     if python is None:
         return f"{sys.version_info.major}.{sys.version_info.minor}", None
     if _VERSION.fullmatch(python):
-        return ".".join(python.split(".")[:2]), python
+        return _supported(".".join(python.split(".")[:2]), python), python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         probe = await asyncio.create_subprocess_exec(
@@ -199,6 +221,17 @@ async def _series(python: str | None) -> tuple[str, str | None]:
     series = answer.decode("ascii", "replace").strip()
     if not _VERSION.fullmatch(series):
         raise UsageError(
-            f"--python {python} is not a Python 3 interpreter.", hint="Give a version such as 3.12, or a path."
+            f"--python {python} is not a Python interpreter.", hint="Give a version such as 3.12, or a path."
         )
+    _supported(series, python)
     return series, os.path.abspath(python) if os.sep in python else python  # noqa: PTH100, ASYNC240 - no file access
+
+
+def _supported(series: str, python: str) -> str:
+    supported = own_requires_python()
+    if not SpecifierSet(supported).contains(series):
+        raise UsageError(
+            f"--python {python}: benchmax {version('benchmax')} makes bundles for Python {supported}.",
+            hint="Name one of those.",
+        )
+    return series

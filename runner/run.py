@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmax.auth import ModelAuth, ModelRequestContext
-from benchmax.envs.shared_types import DatasetSplit, Example, RolloutRequest
+from benchmax.envs.shared_types import Example, RolloutRequest
 from runner.artifact import Artifact
-from runner.broker import AuthValue
 from runner.environ import HASH_SEED
-from runner.errors import DatasetError, RunnerError, UsageError
+from runner.errors import DatasetError, RemoteError, RunnerError
 from runner.isolated import ExampleHandle, IsolatedEnvironment, isolate
-from runner.limits import Limits
-from runner.models import ModelChoice, SampleAuth
+from runner.models import SampleAuth
 from runner.models.command import Announcement
 from runner.models.server import serving
+from runner.plan import RunPlan
 from runner.provision import Cache
-from runner.record import Event, OnEvent, RecordEvent
+from runner.provision.plan import check_series
+from runner.record import Event, OnEvent, RecordEvent, WorkerEvent
 from runner.report.value import (
     FORMAT,
     BundleFacts,
@@ -42,56 +41,7 @@ from runner.report.value import (
     outcome_facts,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """What to do with a bundle.
-
-    Args:
-        model: Which model to ask.
-        model_auth: Its credential source; `None` for the models that need none.
-        auth: Bindings for the bundle's `InjectedAuth` names.
-        data: Folder the environment's `create_dataset` is given.
-        split: Which split.
-        max_examples: Examples at most; `None` for all.
-        group_size: Rollouts per example.
-        max_in_flight: Rollouts at the same time; a larger group still runs whole.
-        workers: Worker processes.
-        sandbox, network, credentials: As `isolate` takes them.
-        limits: What the bundle may use.
-        python: An interpreter to use instead of the one found.
-        index_url: Package index; PyPI when `None`.
-    """
-
-    model: ModelChoice
-    model_auth: ModelAuth | None = None
-    auth: Mapping[str, AuthValue] = field(default_factory=dict)
-    data: Path = Path()
-    split: DatasetSplit = "eval"
-    max_examples: int | None = None
-    group_size: int = 4
-    max_in_flight: int = 64
-    workers: int = 1
-    sandbox: str = "auto"
-    network: str = "open"
-    credentials: str = "headers"
-    limits: Limits = field(default_factory=Limits)
-    python: str | None = None
-    index_url: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("group_size", "max_in_flight", "workers"):
-            value = getattr(self, name)
-            if value < 1:
-                raise UsageError(f"{name.replace('_', '-')} must be at least 1, got {value}.")
-        if self.max_examples is not None and self.max_examples < 1:
-            raise UsageError(f"max-examples must be at least 1, got {self.max_examples}.")
-        if not self.data.is_dir():
-            what = "not a folder" if self.data.exists() else "no such folder"
-            raise UsageError(
-                f"the dataset path {self.data} does not exist: {what}.",
-                hint="Give --data the folder that holds the environment's data files.",
-            )
+__all__ = ["Run", "RunPlan"]
 
 
 class Run:
@@ -118,6 +68,8 @@ class Run:
         self._scorable: frozenset[str] = frozenset()
         self._output: dict[str, str] = {}
         self._finished = False
+        self._close_error = ""
+        self._workers: dict[int, int] = {}
         self._room = asyncio.Condition()
         self._in_flight = 0
 
@@ -134,6 +86,8 @@ class Run:
         """
         began = time.monotonic()
         plan = self._plan
+        # known from the metadata alone, so nothing is started for it
+        check_series(self._artifact.bundle.metadata)
         env = isolate(
             self._artifact,
             auth=plan.auth,
@@ -168,28 +122,48 @@ class Run:
                 await self._work(env, self._model)
                 self._finished = True
         except BaseExceptionGroup as failed:
-            raise _first_failure(failed) from None
+            failure = _first_failure(failed)
+            if isinstance(failure, RemoteError):
+                failure.hint = failure.hint or "That is code of the bundle: mend it and bundle it again."
+            raise failure from None
         finally:
             self._timings["total_s"] = time.monotonic() - began
+            for process in self._workers.values():
+                os.close(process)
+            self._workers.clear()
         report = self.report()
         assert report is not None
         return report
 
+    def kill(self) -> None:
+        """Kill the workers, for a caller that has cancelled `run` and will not wait for an orderly end."""
+        for process in self._workers.values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+
     async def _close(self, env: IsolatedEnvironment) -> None:
         self._output = env.output()
-        await env.aclose()
+        try:
+            await env.aclose()
+        except RunnerError as error:
+            # the bundle's code; what its rollouts have given is not lost for it
+            self._close_error = str(error)
 
     async def _work(self, env: IsolatedEnvironment, model: Announcement) -> None:
         plan = self._plan
         self._scorable = env.scorable_termination_reasons
         began = time.monotonic()
-        dataset = await env.create_dataset(plan.split, plan.data, max_examples=plan.max_examples)
+        try:
+            dataset = await env.create_dataset(plan.split, plan.data, max_examples=plan.max_examples)
+        except RemoteError as error:
+            error.hint = error.hint or f"It was given {plan.data.absolute()}: check --data and --split."
+            raise
         self._timings["dataset_s"] = time.monotonic() - began
         examples = list(dataset)[: plan.max_examples]
         if not examples:
             raise DatasetError(
                 f"the {plan.split} dataset is empty.",
-                hint="create_dataset returned no example: check --split and --data.",
+                hint=f"create_dataset found no example in {plan.data.absolute()}: check --data and --split.",
             )
         self._examples = len(examples)
         self._groups = [
@@ -197,11 +171,13 @@ class Run:
             for i, example in enumerate(examples)
         ]
         began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for position, example in enumerate(examples):
-                await self._acquire()
-                group.create_task(self._run_group(env, model, position, example))
-        self._timings["rollouts_s"] = time.monotonic() - began
+        try:
+            async with asyncio.TaskGroup() as group:
+                for position, example in enumerate(examples):
+                    await self._acquire()
+                    group.create_task(self._run_group(env, model, position, example))
+        finally:
+            self._timings["rollouts_s"] = time.monotonic() - began
 
     async def _run_group(
         self, env: IsolatedEnvironment, model: Announcement, position: int, example: Example[ExampleHandle]
@@ -260,8 +236,19 @@ class Run:
         if isinstance(event, RecordEvent):
             record = event.record
             self._outcomes[record.rollout_id] = outcome_facts(record, self._scorable)
+        elif isinstance(event, WorkerEvent):
+            self._on_worker(event)
         if self._listener is not None:
             self._listener(event)
+
+    def _on_worker(self, event: WorkerEvent) -> None:
+        """Keep hold of each live worker's process, not of its number, which another process may get."""
+        if event.state == "ready":
+            # without a hold on it, `kill` has to leave it to its deadline
+            with contextlib.suppress(OSError):
+                self._workers[event.pid] = os.pidfd_open(event.pid)
+        elif event.pid in self._workers:
+            os.close(self._workers.pop(event.pid))
 
     def report(self) -> Report | None:
         """Return what is known so far; `None` before there was a venv and a model."""
@@ -283,8 +270,8 @@ class Run:
             ),
             venv=VenvFacts(
                 key=venv.key,
-                path=str(venv.path),
-                python=str(venv.base_python),
+                path=_shown(venv.path),
+                python=_shown(venv.base_python),
                 packages=dict(venv.packages),
                 installer=venv.installer,
                 warnings=list(venv.warnings),
@@ -297,7 +284,7 @@ class Run:
                 hash_seed=HASH_SEED,
             ),
             model=ModelFacts(kind=plan.model.kind, name=model.model, base_url=model.base_url),
-            dataset=DatasetFacts(split=plan.split, path=str(plan.data.absolute()), examples=self._examples),
+            dataset=DatasetFacts(split=plan.split, path=_shown(plan.data.absolute()), examples=self._examples),
             groups=groups,
             headers=HeaderFacts(
                 answered=sum(entry.answered for entry in env.audit),
@@ -316,6 +303,7 @@ class Run:
             timings=dict(self._timings),
             worker_deaths=list(env.deaths),
             worker_output=self._output or env.output(),
+            close_error=self._close_error,
             interrupted=not self._finished,
         )
 
@@ -339,6 +327,11 @@ class Anonymous:
     async def headers_for_request(self, context: ModelRequestContext) -> dict[str, str]:
         """Return no headers."""
         return {}
+
+
+def _shown(path: Path) -> str:
+    """A path as text that JSON can carry, whatever bytes its name has."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,15 +7,15 @@ Exit codes: 0 good · 1 the bundle's fault, or rollouts that did not end well ·
 from __future__ import annotations
 
 import importlib
-import os
 import sys
+import traceback
 from collections.abc import Sequence
 
-from runner.cli.parser import build_parser
+from runner.cli import streams
+from runner.cli.parser import EXIT_USAGE, parse_arguments
 from runner.errors import RunnerError
 
 EXIT_BUNDLE = 1
-EXIT_USAGE = 2
 EXIT_HOST = 3
 EXIT_INTERRUPTED = 130
 
@@ -24,22 +24,49 @@ _FAULTS = {"bundle": EXIT_BUNDLE, "usage": EXIT_USAGE, "host": EXIT_HOST}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
-    if sys.platform != "linux" and arguments.command in ("run", "prepare", "bundle"):
-        return _fail(RunnerError(f"`benchmax {arguments.command}` needs Linux; inspect works here."), verbose=False)
-    # a command's module is loaded when it is used, so that --help stays instant
-    command = importlib.import_module(f"runner.cli.{arguments.command}")
+    streams.prepare()
     try:
-        code: int = command.execute(arguments)
+        code = _command(argv)
+    except SystemExit as leaving:
+        # from the parser: help was shown, or what is wrong was said
+        code = leaving.code if isinstance(leaving.code, int) else 0
+    trouble = streams.finish()
+    if trouble and code == 0:
+        code = _fail(RunnerError(f"cannot write to standard output: {trouble}."), verbose=False)
+    return code
+
+
+def _command(argv: Sequence[str] | None) -> int:
+    verbose = False
+    try:
+        arguments = parse_arguments(argv)
+        verbose = arguments.verbose
+        if sys.platform != "linux" and arguments.command != "inspect":
+            raise RunnerError(
+                f"`benchmax {arguments.command}` needs Linux.",
+                hint="`benchmax inspect` works here, and so does benchmax.bundle.dump_bundle.",
+            )
+        # a command's module is loaded when it is used, so that --help stays instant
+        code: int = importlib.import_module(f"runner.cli.{arguments.command}").execute(arguments)
     except RunnerError as error:
-        return _fail(error, verbose=getattr(arguments, "verbose", False))
+        return _fail(error, verbose=verbose)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201 - the terminal is the user interface
+        print("benchmax: interrupted", file=sys.stderr)  # noqa: T201 - the terminal is the user interface
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # whoever read our output has seen enough; a second complaint at interpreter exit would be noise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        refused = RunnerError(
+            f"the operating system refused: {error}.",
+            hint="Check that there is space on the disk and that the folder for temporary files is writable.",
+            detail=traceback.format_exc(),
+        )
+        return _fail(refused, verbose=verbose)
+    except Exception as error:  # noqa: BLE001 - a defect of ours must not look like the bundle's fault (exit code 1)
+        defect = RunnerError(
+            f"this is a defect of benchmax: {type(error).__name__}: {error}.",
+            hint="Please report it, with what --verbose shows.",
+            detail=traceback.format_exc(),
+        )
+        return _fail(defect, verbose=verbose)
     return code
 
 
@@ -47,10 +74,12 @@ def _fail(error: RunnerError, *, verbose: bool) -> int:
     """Say what went wrong, in one line, and what to do."""
     from runner.report.text import one_line, printable
 
-    print(f"benchmax: error: {one_line(str(error), 2000)}", file=sys.stderr)  # noqa: T201 - as above
+    end = "" if not error.hint or error.message.endswith((".", "!", "?")) else "."
+    lines = [f"benchmax: error: {one_line(f'{error.message}{end} {error.hint}', 2000)}"]
     if error.detail:
-        if verbose:
-            print(printable(error.detail), file=sys.stderr)  # noqa: T201 - as above
-        else:
-            print("benchmax: more with --verbose", file=sys.stderr)  # noqa: T201 - as above
+        lines.append(printable(error.detail) if verbose else "benchmax: more with --verbose")
+    try:
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - as above
+    except OSError:
+        streams.silence(sys.stderr)
     return _FAULTS[error.fault]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 
 from runner.cli.console import results, write_json
+from runner.cli.interrupt import run_interruptible
 from runner.cli.progress import Progress
 from runner.errors import UsageError
 from runner.packing import PackRequest, pack
@@ -23,17 +23,16 @@ def execute(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         here=arguments.here,
     )
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise UsageError(f"--out {arguments.out} is a file.", hint="Give a folder.")
     with Progress() as progress:
-        artifact = asyncio.run(
+        artifact = run_interruptible(
             pack(
                 request,
                 arguments.out,
                 cache=Cache(),
                 index_url=arguments.index_url,
-                on_event=progress.on_provision,
-            )
+                on_event=progress.on_event,
+            ),
+            tell=progress.note,
         )
     metadata = artifact.bundle.metadata
     console = results(json=arguments.json)
@@ -67,12 +66,12 @@ def constructor_arguments(texts: list[str]) -> dict[str, object]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise UsageError(f"--arg {text!r} is not of the form NAME=JSON.")
+            raise UsageError(f"--arg {text!r} is not of the form NAME=JSON.", hint="It looks like --arg size=120.")
         if name in arguments:
-            raise UsageError(f"--arg {name} is given twice.")
+            raise UsageError(f"--arg {name} is given twice.", hint="Leave one of them out.")
         try:
             arguments[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UsageError(
                 f"--arg {name}: {value!r} is not JSON.", hint=f"Text needs quotes of its own: --arg '{name}=\"text\"'."
             ) from None

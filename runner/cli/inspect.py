@@ -27,8 +27,12 @@ def execute(arguments: argparse.Namespace) -> int:
     for name, value in rows.items():
         console.print(f"{name:<9}{one_line(value, 2000)}", soft_wrap=True)
     if metadata.env_class_source is not None:
-        console.print()
-        console.print(Syntax(printable(metadata.env_class_source).rstrip(), "python", background_color="default"))
+        # it is a text beside the pickle: what runs is the pickle
+        console.print("source   as its author recorded it, which the pickle need not agree with:\n")
+        # wrapped, since code could hide beyond the right edge
+        console.print(
+            Syntax(printable(metadata.env_class_source).rstrip(), "python", background_color="default", word_wrap=True)
+        )
     else:
         console.print("source   not recorded")
     if arguments.json:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import math
+import re
+import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import NoReturn
 
 DESCRIPTION = "Bundle reinforcement-learning environments, and run bundles somebody else made, isolated."
 
@@ -12,22 +18,78 @@ EPILOG = """\
 exit codes: 0 good · 1 the bundle's fault, or rollouts that did not end well · 2 usage · 3 could not judge ·
 130 interrupted"""
 
+EXIT_USAGE = 2
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="benchmax", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says what is wrong with a command line in one line, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and exit with the code for usage."""
+        text = message.removeprefix("argument ")
+        end = "" if text.endswith((".", "?")) else "."
+        print(f"benchmax: error: {text}{end} See `{self.prog} --help`.", file=sys.stderr)  # noqa: T201
+        raise SystemExit(EXIT_USAGE)
+
+
+Commands = argparse._SubParsersAction
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line.
+
+    Raises:
+        SystemExit: it is not valid, or asked for help.
+    """
+    parser, commands = build_parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        command = commands.choices[arguments.command]
+        options = re.findall(r"(?<![\w-])--[a-z][a-z-]*", command.format_help())
+        close = difflib.get_close_matches(unknown[0].partition("=")[0], options, n=1, cutoff=0.75)
+        guess = f"; did you mean {close[0]}?" if close else ""
+        command.error(f"unknown argument: {unknown[0]}{guess}")
+    return arguments
+
+
+def build_parser() -> tuple[Parser, Commands[Parser]]:
+    """Build the parser, and those of its commands."""
+    parser = Parser(
+        prog="benchmax",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"benchmax {version('benchmax')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_bundle(commands)
     _add_inspect(commands)
     _add_prepare(commands)
     _add_run(commands)
-    return parser
+    return parser, commands
 
 
-Commands = argparse._SubParsersAction
+def count(text: str) -> int:
+    """Read a whole number of at least one."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read a positive number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+    return number
 
 
 def _common(parser: argparse.ArgumentParser, *, venv: bool) -> None:
@@ -39,11 +101,12 @@ def _common(parser: argparse.ArgumentParser, *, venv: bool) -> None:
         group.add_argument("--index-url", metavar="URL", help="package index (default: BENCHMAX_INDEX_URL, else PyPI)")
 
 
-def _add_bundle(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_bundle(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "bundle",
         help="pack an environment class into an artifact",
         description="Import TARGET in a fresh venv with its requirements, and write it as an artifact.",
+        allow_abbrev=False,
     )
     parser.add_argument("target", metavar="TARGET", help="file.py:Class or pkg.mod:Class")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder to write the artifact to")
@@ -58,39 +121,42 @@ def _add_bundle(commands: Commands[argparse.ArgumentParser]) -> None:
     _common(parser, venv=True)
 
 
-def _add_inspect(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_inspect(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "inspect",
         help="show an artifact without executing it",
         description="Show an artifact's metadata and class source. Nothing of it is unpickled.",
+        allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
     _common(parser, venv=False)
 
 
-def _add_prepare(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_prepare(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "prepare",
         help="make the venv an artifact needs, and nothing else",
         description="Make the venv of an artifact, or find it in the cache.",
+        allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
     _common(parser, venv=True)
 
 
-def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
+def _add_run(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "run",
         help="run rollouts of an artifact, isolated",
         description="Run groups of rollouts of an artifact in a venv and a process of its own.",
         epilog="Without --base-url, --model is mock (the default), mock:SCRIPT or local (a small real model).",
+        allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
     parser.add_argument("--data", metavar="PATH", type=Path, default=Path(), help="dataset folder (default: here)")
     parser.add_argument("--split", choices=["train", "eval"], default="eval", help="dataset split (default: eval)")
-    parser.add_argument("--max-examples", metavar="N", type=int, help="examples at most (default: all)")
-    parser.add_argument("--group-size", metavar="K", type=int, default=4, help="rollouts per example (default: 4)")
-    parser.add_argument("--timeout", metavar="S", type=float, help="seconds per rollout (default: 600)")
+    parser.add_argument("--max-examples", metavar="N", type=count, help="examples at most (default: all)")
+    parser.add_argument("--group-size", metavar="K", type=count, default=4, help="rollouts per example (default: 4)")
+    parser.add_argument("--timeout", metavar="S", type=seconds, help="seconds per rollout (default: 600)")
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model", metavar="NAME", default="mock", help="mock, mock:SCRIPT, local; or any, with --base-url"
@@ -108,9 +174,9 @@ def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     isolation.add_argument("--sandbox", metavar="LEVEL", default="auto", help="auto or off (default: auto)")
     isolation.add_argument("--network", metavar="MODE", default="open", help="open (default)")
     isolation.add_argument("--credentials", metavar="MODE", default="headers", help="headers (default)")
-    isolation.add_argument("--workers", metavar="N", type=int, default=1, help="worker processes (default: 1)")
+    isolation.add_argument("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
     isolation.add_argument(
-        "--max-in-flight", metavar="N", type=int, default=64, help="rollouts at the same time (default: 64)"
+        "--max-in-flight", metavar="N", type=count, default=64, help="rollouts at the same time (default: 64)"
     )
     output = parser.add_argument_group("output")
     output.add_argument("--json-out", metavar="FILE", type=Path, help="write the report as JSON to a file too")

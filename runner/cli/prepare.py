@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 
 from runner.artifact import read_artifact
 from runner.cli.console import results, write_json
+from runner.cli.interrupt import run_interruptible
 from runner.cli.progress import Progress
 from runner.provision import Cache, provision
 from runner.report.text import one_line
@@ -17,19 +17,20 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prepare what the arguments say."""
     artifact = read_artifact(arguments.dir)
     with Progress() as progress:
-        venv = asyncio.run(
+        venv = run_interruptible(
             provision(
                 artifact.bundle.metadata,
                 python=arguments.python,
                 cache=Cache(),
                 index_url=arguments.index_url,
                 on_event=progress.on_provision,
-            )
+            ),
+            tell=progress.note,
         )
     console = results(json=arguments.json)
     console.print(f"{venv.path}: Python {venv.python_version}, {len(venv.packages)} packages", soft_wrap=True)
     for name, version in venv.packages.items():
-        console.print(f"  {name} {version}", soft_wrap=True)
+        console.print(f"  {one_line(name)} {one_line(version)}", soft_wrap=True)
     for warning in venv.warnings:
         console.print(f"warning: {one_line(warning, 500)}", soft_wrap=True)
     if arguments.json:

@@ -6,18 +6,18 @@ seconds while rollouts run.
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from runner.cli.console import console
 from runner.provision import ProvisionEvent
 from runner.record import Event, OutputEvent, PhaseEvent, RecordEvent, RolloutsEndedEvent, WorkerEvent
 from runner.report.text import one_line
@@ -34,8 +34,9 @@ class Progress:
     """
 
     def __init__(self, expected: Callable[[], int] = lambda: 0) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+        self._console = console(error=True)
         self._live: Live | None = None
+        self._spinner = Spinner("dots")
         self._expected = expected
         self._began = time.monotonic()
         self._phase = ""
@@ -55,6 +56,10 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
+    def note(self, text: str) -> None:
+        """Show a line of its own."""
+        self._print(text)
+
     def on_provision(self, event: ProvisionEvent) -> None:
         """Show one step of provisioning."""
         self._begin(event.phase, event.message)
@@ -72,8 +77,10 @@ class Progress:
                 self._rollouts()
             case WorkerEvent(state="ended"):
                 self._print(f"worker ended: {event.message}")
-            case OutputEvent() if event.line.level >= 40:
-                self._print(f"{event.line.logger}: {event.line.text}")
+            case OutputEvent() if event.line.level >= logging.ERROR:
+                # the first line says it; a traceback below it is for --show-output
+                first = event.line.text.strip().partition("\n")[0]
+                self._print(f"{event.line.logger}: {first}")
             case _:
                 pass
 
@@ -100,4 +107,7 @@ class Progress:
 
     def _line(self) -> Spinner:
         elapsed = time.monotonic() - self._began
-        return Spinner("dots", Text(f"{elapsed:6.1f}s  {one_line(self._phase, 160)}"))
+        # one row, since a wrapped line cannot be redrawn in place
+        room = max(10, self._console.width - 14)
+        self._spinner.update(text=Text(f"{elapsed:6.1f}s  {one_line(self._phase, room)}"))
+        return self._spinner

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+import errno
 import os
-import sys
+import re
+import tempfile
 from pathlib import Path
+
+from rich.console import Console
 
 from benchmax.auth import StaticBearerAuth
 from runner.artifact import read_artifact, write_atomically
 from runner.broker import Binding
-from runner.cli.console import results, say, write_json
+from runner.cli.console import console, results, say, write_json
+from runner.cli.interrupt import EXIT_INTERRUPTED, InterruptedRunError, run_interruptible
 from runner.cli.progress import Progress
-from runner.errors import UsageError
+from runner.errors import RunnerError, UsageError
 from runner.limits import Limits
 from runner.models import parse_model
 from runner.provision import Cache
 from runner.report import Report
 from runner.report.table import show
-from runner.report.text import printable
+from runner.report.text import one_line, printable
 from runner.run import Run, RunPlan
 
 
@@ -29,52 +33,67 @@ def execute(arguments: argparse.Namespace) -> int:
     artifact = read_artifact(arguments.dir)
     if arguments.json_out is not None:
         check_writable(arguments.json_out)
-
-    async def work() -> tuple[Report | None, bool]:
-        run = Run(artifact, plan, cache=Cache(), on_event=lambda event: progress.on_event(event))
-        with Progress(lambda: run.expected) as progress:
-            try:
-                return await run.run(), False
-            except asyncio.CancelledError:
-                return run.report(), True
-
-    report, interrupted = asyncio.run(work())
+    run = Run(artifact, plan, cache=Cache(), on_event=lambda event: progress.on_event(event))
+    interrupted = False
+    report: Report | None
+    with Progress(lambda: run.expected) as progress:
+        try:
+            report = run_interruptible(run.run(), tell=progress.note, force=run.kill)
+        except InterruptedRunError:
+            interrupted = True
+            report = run.report()
     if report is not None:
         _show(report, arguments)
     if interrupted:
-        say("interrupted; what is shown is partial" if report is not None else "interrupted")
-        return 130
+        say("interrupted; what is shown is partial" if report is not None else "interrupted before a rollout ran")
+        return EXIT_INTERRUPTED
     assert report is not None
-    return 0 if report.ok == report.expected else 1
+    return 0 if report.good else 1
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
-    console = results(json=arguments.json)
+    data = report.to_json()
+    table = results(json=arguments.json)
+    unwritten: OSError | None = None
+    if arguments.json_out is not None:
+        # before anything is shown, since whoever reads that may be gone
+        try:
+            write_report(arguments.json_out, data)
+        except OSError as error:
+            unwritten = error
     if arguments.show_output:
         _show_output(report)
-    show(report, console)
+    show(report, table)
     if arguments.json:
-        write_json(report.to_json())
+        write_json(data)
+    if unwritten is not None:
+        raise RunnerError(
+            f"cannot write {arguments.json_out}: {unwritten.strerror}.", hint="The rollouts ran; see the table above."
+        ) from unwritten
     if arguments.json_out is not None:
-        try:
-            write_atomically(arguments.json_out, report.to_json())
-        except OSError as error:
-            raise UsageError(f"cannot write {arguments.json_out}: {error.strerror}.") from error
-        console.print(f"report: {arguments.json_out}", soft_wrap=True)
+        table.print(f"report: {arguments.json_out}", soft_wrap=True)
 
 
 def _show_output(report: Report) -> None:
     """Print what the bundle printed and logged, on standard error."""
+    shown = console(error=True)
     for name, text in report.worker_output.items():
         if text:
-            print(f"--- {name} outside of rollouts", printable(text), sep="\n", file=sys.stderr)  # noqa: T201
+            shown.print(f"--- {name} outside of rollouts", soft_wrap=True)
+            _show_text("", text, shown)
     for outcome in report.outcomes:
         if outcome.logs or outcome.dropped_logs:
-            print(f"--- {printable(outcome.rollout_id)}", file=sys.stderr)  # noqa: T201
+            shown.print(f"--- {one_line(outcome.rollout_id)}", soft_wrap=True)
             for line in outcome.logs:
-                print(f"{line.logger or line.stream}: {printable(line.text)}", file=sys.stderr)  # noqa: T201
+                _show_text(f"{one_line(line.logger or line.stream)}: ", line.text, shown)
             if outcome.dropped_logs:
-                print(f"… {outcome.dropped_logs} more lines were dropped", file=sys.stderr)  # noqa: T201
+                shown.print(f"… {outcome.dropped_logs} more lines were dropped", soft_wrap=True)
+
+
+def _show_text(source: str, text: str, shown: Console) -> None:
+    # indented, so that no printed line can pass for one of ours
+    for line in printable(text).removesuffix("\n").split("\n"):
+        shown.print(f"  {source}{line}", soft_wrap=True)
 
 
 def plan_of(arguments: argparse.Namespace) -> RunPlan:
@@ -83,19 +102,14 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
     Raises:
         UsageError: one of them cannot be meant.
     """
-    limits = Limits()
-    if arguments.timeout is not None:
-        try:
-            limits = Limits(rollout_s=arguments.timeout)
-        except ValueError as error:
-            raise UsageError(f"--timeout: {error}.") from error
+    limits = Limits() if arguments.timeout is None else Limits(rollout_s=arguments.timeout)
     if arguments.api_key_env is not None and arguments.base_url is None:
         raise UsageError("--api-key-env needs --base-url.", hint="The mock and local models want no key.")
     key = None if arguments.api_key_env is None else secret(arguments.api_key_env, "--api-key-env")
     return RunPlan(
         model=parse_model(arguments.model, base_url=arguments.base_url),
-        model_auth=None if key is None else StaticBearerAuth(key),
-        auth=dict(binding(text) for text in arguments.auth),
+        model_auth=key,
+        auth=bindings(arguments.auth),
         data=arguments.data,
         split=arguments.split,
         max_examples=arguments.max_examples,
@@ -111,32 +125,52 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
     )
 
 
-def binding(text: str) -> tuple[str, Binding]:
-    """Read `NAME=env:VAR@URL`.
+def bindings(texts: list[str]) -> dict[str, Binding]:
+    """Read `NAME=env:VAR@URL` arguments.
 
     Raises:
-        UsageError: it is not of that form, or the variable is not set.
+        UsageError: one is not of that form, its variable is not set, or a name is given twice.
     """
-    name, equals, rest = text.partition("=")
-    variable, at, url = rest.partition("@")
-    if not name.strip() or not equals or not variable.startswith("env:") or not at:
-        raise UsageError(f"--auth {text!r} is not of the form NAME=env:VAR@URL.")
-    try:
-        return name, Binding(StaticBearerAuth(secret(variable.removeprefix("env:"), "--auth")), urls=[url])
-    except ValueError as error:
-        raise UsageError(f"--auth {name}: {error}.") from error
+    found: dict[str, Binding] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        variable, at, url = rest.partition("@")
+        if not name.strip() or not equals or not variable.startswith("env:") or not at:
+            # what stands for the variable may be the secret itself
+            raise UsageError(
+                f"--auth {f'{name}=' if equals else ''}… is not of the form NAME=env:VAR@URL.",
+                hint="It looks like --auth judge=env:JUDGE_KEY@https://judge.example/v1.",
+            )
+        if name in found:
+            raise UsageError(f"--auth {name} is given twice.", hint="Leave one of them out.")
+        auth = secret(variable.removeprefix("env:"), "--auth")
+        try:
+            found[name] = Binding(auth, urls=[url])
+        except ValueError as error:
+            raise UsageError(f"--auth {name}: {error}.") from error
+    return found
 
 
-def secret(variable: str, option: str) -> str:
-    """Read a secret from the environment.
+def secret(variable: str, option: str) -> StaticBearerAuth:
+    """Make a credential source of a variable of the environment.
 
     Raises:
-        UsageError: the variable is not set, or empty.
+        UsageError: the variable is not set, empty, or cannot be a credential. The text never holds its value.
     """
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII):
+        raise UsageError(
+            f"{option} wants the name of an environment variable, such as API_KEY.",
+            hint="Put the key itself into that variable, not on the command line.",
+        )
     value = os.environ.get(variable)
-    if not value:
+    if value is None or not value.strip():
         raise UsageError(f"{option}: the environment variable {variable} is not set.", hint="Export it first.")
-    return value
+    if not (value.isascii() and value.isprintable()):
+        raise UsageError(
+            f"{option}: the environment variable {variable} holds characters that no header can carry.",
+            hint="It may end in a line break, or be something else than a key.",
+        )
+    return StaticBearerAuth(value)
 
 
 def check_writable(path: Path) -> None:
@@ -145,6 +179,32 @@ def check_writable(path: Path) -> None:
     Raises:
         UsageError: the file's folder does not exist or cannot be written.
     """
-    folder = path.absolute().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
-        raise UsageError(f"cannot write {path}.", hint="Its folder must exist and be writable.")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not replaceable(path):
+            return
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write --json-out {path}: {error.strerror}.", hint="Name a file in a folder you can write."
+        ) from error
+
+
+def replaceable(path: Path) -> bool:
+    """Whether a file can take the place of what is there: not of a pipe or a device such as /dev/stdout."""
+    return path.is_file() or not path.exists()
+
+
+def write_report(path: Path, data: bytes) -> None:
+    """Write a report: whole or not at all, unless it goes to a pipe or a device.
+
+    Raises:
+        OSError: as the operating system says.
+    """
+    if replaceable(path):
+        # what a link points to is meant, not the link
+        write_atomically(path.resolve(), data)
+    else:
+        path.write_bytes(data)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -11,14 +12,22 @@ from rich.text import Text
 from runner.report.text import one_line
 from runner.report.value import GroupFacts, OutcomeFacts, Report
 
-MAX_ROWS = 60
+MAX_ROWS: Final = 60
 """Rollouts shown one by one; more than two screens of rows are not read."""
+
+MAX_COMPONENTS: Final = 8
+"""Reward components that get a column; more do not fit beside each other."""
+
+
+MAX_LINES: Final = 5
+"""Lines of one kind below the table; what goes wrong everywhere mostly goes wrong in the same way."""
 
 
 def show(report: Report, console: Console) -> None:
     """Print the outcome table and the summary."""
-    if report.groups:
-        console.print(_outcomes(report) if report.expected <= MAX_ROWS else _groups(report))
+    if report.outcomes:
+        names = _fitting(report.components(), console.width)
+        console.print(_outcomes(report, names) if report.expected <= MAX_ROWS else _groups(report, names))
     for line in summary(report):
         console.print(line, soft_wrap=True)
 
@@ -41,13 +50,17 @@ def summary(report: Report) -> list[Text]:
         lines.append(Text("ended: " + ", ".join(f"{one_line(name, 40)} {n}" for name, n in reasons.most_common())))
     means = report.components()
     if means:
-        shown = ", ".join(f"{one_line(name, 40)} {mean:.3f} (n={n})" for name, (mean, n) in means.items())
+        parts = [f"{one_line(name, 40)} {_mean(mean)} (n={n})" for name, (mean, n) in [*means.items()][:MAX_COMPONENTS]]
+        if len(means) > MAX_COMPONENTS:
+            parts.append(f"… {len(means) - MAX_COMPONENTS} more components, all in the JSON")
+        shown = ", ".join(parts)
         lines.append(Text(f"mean rewards: {shown}"))
-    for group in report.groups:
-        if group.error is not None:
-            lines.append(Text(f"group {group.position} raised: {one_line(group.error, 500)}", style="red"))
-    lines += [Text(f"worker: {one_line(death, 500)}", style="yellow") for death in report.worker_deaths]
-    lines += [Text(f"warning: {one_line(warning, 500)}", style="yellow") for warning in report.venv.warnings]
+    raised = [_raised(group.position, group.error) for group in report.groups if group.error is not None]
+    lines += _some(raised, "groups", "red")
+    if report.close_error:
+        lines.append(Text(f"closing the environment: {one_line(report.close_error, 500)}", style="red"))
+    lines += _some([f"worker: {death}" for death in report.worker_deaths], "workers", "yellow")
+    lines += _some([f"warning: {warning}" for warning in report.venv.warnings], "warnings", "yellow")
     if report.headers.refused:
         count = len(report.headers.refused)
         reason = one_line(report.headers.refused[0].reason, 300)
@@ -63,8 +76,31 @@ def summary(report: Report) -> list[Text]:
     return lines
 
 
-def _outcomes(report: Report) -> Table:
-    names = list(report.components())
+def _raised(position: int, error: str) -> str:
+    return error if error.startswith("group ") else f"group {position}: {error}"
+
+
+def _some(texts: Sequence[str], what: str, style: str) -> list[Text]:
+    """A line for each of the first texts, and how many there are beyond."""
+    lines = [Text(one_line(text, 500), style=style) for text in texts[:MAX_LINES]]
+    if len(texts) > MAX_LINES:
+        lines.append(Text(f"… {len(texts) - MAX_LINES} more {what}, all in the JSON", style=style))
+    return lines
+
+
+def _fitting(names: Iterable[str], width: int) -> list[str]:
+    """The first components that fit beside the other columns; all of them are in the JSON."""
+    room = width - 50
+    found: list[str] = []
+    for name in names:
+        room -= max(5, len(one_line(name, 20))) + 2
+        if len(found) == MAX_COMPONENTS or (found and room < 0):
+            break
+        found.append(name)
+    return found
+
+
+def _outcomes(report: Report, names: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rollout", no_wrap=True)
     table.add_column("ended", no_wrap=True)
@@ -89,8 +125,7 @@ def _row(outcome: OutcomeFacts, names: Sequence[str]) -> list[Text]:
     ]
 
 
-def _groups(report: Report) -> Table:
-    names = list(report.components())
+def _groups(report: Report, names: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("example", "ok", "failed", "missing"):
         table.add_column(title, justify="left" if title == "example" else "right", no_wrap=True)
@@ -119,3 +154,7 @@ def _group_row(group: GroupFacts, names: Sequence[str]) -> list[Text]:
 
 def _number(value: float) -> str:
     return f"{value:.3g}"
+
+
+def _mean(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"

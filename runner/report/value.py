@@ -141,6 +141,7 @@ class Report(_Facts, frozen=True):
     timings: dict[str, float]
     worker_deaths: list[str] = []
     worker_output: dict[str, str] = {}
+    close_error: str = ""
     interrupted: bool = False
 
     @property
@@ -167,6 +168,11 @@ class Report(_Facts, frozen=True):
     def missing(self) -> int:
         """Rollouts without an outcome: their group raised, or the run was interrupted."""
         return self.expected - len(self.outcomes)
+
+    @property
+    def good(self) -> bool:
+        """Whether all rollouts that were meant to run ended well, and the environment could be closed."""
+        return self.ok == self.expected and not self.close_error and not self.interrupted
 
     def reasons(self) -> Counter[str]:
         """How often each termination reason came up."""
@@ -205,7 +211,8 @@ def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFact
     ok = record.origin == "environment" and outcome.termination_reason in set(scorable) and outcome.error is None
     return OutcomeFacts(
         rollout_id=record.rollout_id,
-        rewards=dict(outcome.rewards),
+        # an environment may count in integers beyond what JSON readers take
+        rewards={name: float(value) for name, value in outcome.rewards.items()},
         termination_reason=outcome.termination_reason,
         error=outcome.error,
         cause="" if ok else record.error_text(),
