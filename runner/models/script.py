@@ -241,6 +241,8 @@ def load_script(path: Path) -> Script:
         UsageError: the file is missing, too large, not JSON or TOML, or breaks the format; the text names the file
             and the place in it.
     """
+    if path.is_dir():
+        raise UsageError(f"Mock script {path} is a folder.", hint="Give a file: mock:SCRIPT.json.")
     if path.suffix not in {".json", ".toml"}:
         raise UsageError(f"Mock script {path} has no known suffix.", hint="Name it .json or .toml.")
     try:

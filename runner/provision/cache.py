@@ -105,7 +105,9 @@ class Cache:
         try:
             yield
         except OSError as error:
-            raise self.error(error.strerror or str(error), full=error.errno in _NO_SPACE) from error
+            in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR)
+            reason = "a file is in its way" if in_the_way else error.strerror or str(error)
+            raise self.error(reason, full=error.errno in _NO_SPACE) from error
 
     def error(self, reason: str, *, full: bool) -> CacheError:
         """Say what is wrong with the cache."""
