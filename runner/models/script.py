@@ -242,7 +242,7 @@ def load_script(path: Path) -> Script:
             and the place in it.
     """
     if path.is_dir():
-        raise UsageError(f"Mock script {path} is a folder.", hint="Give a file: mock:SCRIPT.json.")
+        raise UsageError(f"Mock script {path} cannot be read: it is a folder.", hint="Check the path after `mock:`.")
     if path.suffix not in {".json", ".toml"}:
         raise UsageError(f"Mock script {path} has no known suffix.", hint="Name it .json or .toml.")
     try:

@@ -133,7 +133,7 @@ def check_series(metadata: BundleMetadata) -> None:
         )
     if not SpecifierSet(supported).contains(python):
         raise IncompatibleBundleError(
-            f"the bundle was made with Python {python}, but benchmax {ours} runs bundles of Python {_listed(supported)}.",
+            f"the bundle was made with Python {python}, but benchmax {ours} runs bundles of {_listed(supported)}.",
             hint="Bundle it again with one of those.",
         )
     theirs = metadata.benchmax_version.strip()
@@ -152,7 +152,7 @@ def check_series(metadata: BundleMetadata) -> None:
 def _listed(supported: str) -> str:
     """Spell out the series that a version specifier admits."""
     known = (f"3.{minor}" for minor in range(8, 40))
-    return ", ".join(series for series in known if SpecifierSet(supported).contains(series))
+    return "Python " + ", ".join(series for series in known if SpecifierSet(supported).contains(series))
 
 
 def series_of(version: str) -> str:
