@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from benchmax.auth import InjectedAuth, ModelAuth, ModelRequestContext, bound_model_auth
@@ -21,6 +22,11 @@ from runner.errors import HeadersRefusedError
 from runner.limits import MAX_ID_CHARS, MAX_TEXT_CHARS
 from runner.protocol import AuthToWorker, HeaderRequest, Headers, HeadersRefused, RemoteFailure, bounded
 from runner.redaction import Redactor
+
+_AMBIGUOUS: Final = re.compile(r"[\x00-\x20\x7f\\]")
+"""Characters of a URL that parsers disagree about: some drop them, some take a backslash for a slash."""
+_DOTS: Final = re.compile(r"(?:\.|%2e){1,2}(?:;.*)?", re.IGNORECASE)
+_HIDDEN_SLASH: Final = re.compile(r"%2f|%5c", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Binding:
             comes from the untrusted bundle.
 
     Raises:
-        TypeError: `auth` is no `ModelAuth`.
+        TypeError: `auth` is no `ModelAuth`, or a URL no string.
         ValueError: a URL has no scheme or host.
     """
 
@@ -46,6 +52,8 @@ class Binding:
             raise TypeError(f"a Binding's auth must satisfy ModelAuth, got {type(self.auth).__name__}")
         object.__setattr__(self, "urls", (self.urls,) if isinstance(self.urls, str) else tuple(self.urls))
         for url in self.urls:
+            if not isinstance(url, str):
+                raise TypeError(f"a Binding's urls must be strings, got {type(url).__name__}")
             origin(url)
 
 
@@ -125,12 +133,23 @@ class Broker:
         """
         try:
             auth, context, scope = self._decide(request, scopes)
-            # a task of its own, since only a task can run in the caller's context
-            headers = await asyncio.get_running_loop().create_task(_resolve(auth, context), context=scope.context)
-        except HeadersRefusedError as error:
-            return self._refuse(request, "HeadersRefusedError", str(error))
-        except Exception as error:  # noqa: BLE001 - a provider is the caller's code; its failure is the request's
-            return self._refuse(request, type(error).__name__, f"the caller's credential source failed: {error}")
+        except HeadersRefusedError as refusal:
+            return self._refuse(request, "HeadersRefusedError", str(refusal))
+        # a task of its own, since only a task can run in the caller's context
+        task = asyncio.get_running_loop().create_task(_resolve(auth, context), context=scope.context)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+        if task.cancelled():
+            return self._refuse(request, "CancelledError", "the caller's credential source was cancelled.")
+        error = task.exception()
+        if error is not None:
+            text = f"the caller's credential source failed: {_text_of(error)}"
+            return self._refuse(request, type(error).__name__, text)
+        if scopes.get(request.call) is not scope:
+            return self._refuse(request, "HeadersRefusedError", "the call ended before its headers were there.")
+        headers = task.result()
         for value in headers.values():
             self._redactor.learn(value)
         self._note(request, answered=True)
@@ -183,13 +202,15 @@ class Broker:
         )
 
     def _note(self, request: HeaderRequest, *, answered: bool, reason: str = "") -> None:
+        clean = self._redactor.clean
         self.audit.append(
             AuditEntry(
                 at=time.time(),
-                binding=request.binding,
-                rollout_id=request.rollout or request.rollout_id,
-                base_url=request.base_url,
-                model=request.model,
+                # the worker may put a value it was given before into any of these
+                binding=None if request.binding is None else clean(request.binding),
+                rollout_id=clean(request.rollout or request.rollout_id),
+                base_url=clean(request.base_url),
+                model=clean(request.model),
                 answered=answered,
                 reason=reason,
             )
@@ -210,19 +231,26 @@ def origin(url: str) -> tuple[str, str, int | None]:
 
 
 def _covered(url: str, binding: Binding, scope: CallScope) -> bool:
-    try:
-        wanted = origin(url)
-    except ValueError:
+    wanted = _origin_or_none(url)
+    # a provider may make a credential for this very URL, so what it says must not depend on who reads it
+    if wanted is None or _AMBIGUOUS.search(url) or "@" in urlsplit(url).netloc:
         return False
     if not binding.urls:
-        return any(wanted == origin(request.base_url) for request in scope.requests.values())
+        return any(wanted == _origin_or_none(request.base_url) for request in scope.requests.values())
     path = urlsplit(url).path.rstrip("/") + "/"
     # a dot segment could climb out of the covered path after this comparison
-    if any(segment in (".", "..") for segment in path.split("/")) or "%2e" in path.lower():
+    if _HIDDEN_SLASH.search(path) or any(_DOTS.fullmatch(segment) for segment in path.split("/")):
         return False
     return any(
         wanted == origin(base) and path.startswith(urlsplit(base).path.rstrip("/") + "/") for base in binding.urls
     )
+
+
+def _origin_or_none(url: str) -> tuple[str, str, int | None] | None:
+    try:
+        return origin(url)
+    except ValueError:
+        return None
 
 
 async def _resolve(auth: ModelAuth, context: ModelRequestContext) -> dict[str, str]:
@@ -232,7 +260,24 @@ async def _resolve(auth: ModelAuth, context: ModelRequestContext) -> dict[str, s
         isinstance(name, str) and isinstance(value, str) for name, value in headers.items()
     ):
         raise TypeError(f"{type(auth).__name__}.headers_for_request must return a mapping of str to str")
-    return dict(headers)
+    # exact strings: what a subclass adds would not cross
+    return {_sendable(name): _sendable(value) for name, value in headers.items()}
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a request has to be answered whatever a provider's error does
+        return f"{type(broken).__name__} while its text was asked for"
+
+
+def _sendable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # the error's own text would quote the value's surroundings
+        raise ValueError("a header holds characters that are not valid text") from None
+    return str.__str__(text)
 
 
 def _binding(name: object, value: AuthValue) -> Binding:

@@ -40,7 +40,10 @@ from runner.redaction import Redactor
 T = TypeVar("T")
 
 MAX_LOG_LINES: Final = 10_000
-"""Kept per rollout; the worker bounds their text, but a forged stream of empty lines would not be."""
+"""Kept per rollout, since a line costs more than its text."""
+
+LOG_SLACK: Final = 2
+"""A worker counts what a rollout prints apart from what its group does, so it may send twice the limit."""
 
 _rewards_decoder = msgspec.json.Decoder(dict[str, int | float])
 _transcript_decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[Any])
@@ -148,6 +151,7 @@ class RolloutCall(Call[list[RolloutRecord]]):
         self._seconds: dict[str, float] = {}
         self._transcripts: dict[str, Transcript] = {}
         self._logs: dict[str, list[LogLine]] = {}
+        self._log_chars: dict[str, int] = {}
         self._dropped: dict[str, int] = {}
         self.expired: str | None = None
         """Reason of the deadline that has passed, from when the worker was asked to stop."""
@@ -182,9 +186,15 @@ class RolloutCall(Call[list[RolloutRecord]]):
         for rollout_id in message.rollouts:
             self._known(rollout_id)
             lines = self._logs.setdefault(rollout_id, [])
-            if message.text and len(lines) < MAX_LOG_LINES:
-                lines.append(line)
-            dropped = message.dropped + (1 if message.text and len(lines) >= MAX_LOG_LINES else 0)
+            dropped = message.dropped
+            if message.text:
+                # the worker keeps to the limit too, unless it lies
+                chars = self._log_chars.get(rollout_id, 0) + len(line.text) + len(line.logger)
+                if len(lines) < MAX_LOG_LINES and chars <= LOG_SLACK * self._limits.rollout_log_bytes:
+                    lines.append(line)
+                    self._log_chars[rollout_id] = chars
+                else:
+                    dropped += 1
             if dropped:
                 self._dropped[rollout_id] = self._dropped.get(rollout_id, 0) + dropped
 
@@ -193,6 +203,12 @@ class RolloutCall(Call[list[RolloutRecord]]):
         self._known(message.rollout_id)
         if message.rollout_id in self._outcomes:
             raise FrameError(f"rollout {message.rollout_id!r} has two outcomes")
+        if message.rewards is None and not self.single:
+            raise FrameError(f"the outcome of rollout {message.rollout_id!r} has no rewards")
+        if message.origin == "runner" and (
+            message.rewards != b"{}" or message.termination_reason not in (SANDBOX_ERROR, ROLLOUT_TIMEOUT)
+        ):
+            raise FrameError(f"the outcome of rollout {message.rollout_id!r} is not one that the runner chooses")
         clean = self._redactor.clean
         error = None if message.error is None else clean(message.error)
         try:
@@ -264,8 +280,8 @@ class RolloutCall(Call[list[RolloutRecord]]):
 
     def _messages(self, data: bytes) -> list[Json] | None:
         try:
-            text = self._redactor.clean(data.decode())
-            return _transcript_decoder.decode(text)
+            # after decoding: in JSON a value may be written with any number of escapes
+            return self._redactor.clean_json(_transcript_decoder.decode(data))
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             # only a forged message gets here; a transcript is no ground to doubt the outcome beside it
             return None

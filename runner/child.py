@@ -24,7 +24,7 @@ from runner.channel import Channel
 from runner.conversation import Conversation
 from runner.environ import worker_environment
 from runner.errors import FrameError, RunnerError, WorkerLostError, WorkerStartError
-from runner.limits import TERM_GRACE_S, Limits
+from runner.limits import MAX_FRAME_BYTES, TERM_GRACE_S, Limits
 from runner.process import Exit, OutputTail, Process
 from runner.protocol import (
     AUTH_FD,
@@ -52,6 +52,10 @@ EOF_WAIT_S: Final = 1.0
 
 EXIT_WAIT_S: Final = 0.25
 """How long the exit of a worker whose channel has ended may take to be told, before it is killed for it."""
+
+
+MAX_HEADER_REQUESTS: Final = 10_000
+"""Header requests of one worker that may wait at once: more than it can have rollouts that ask for some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,12 +238,14 @@ class Child:
                     raise FrameError("a ready message out of turn")
                 self._ready.set_result(message)
             case StartFailed():
-                if self._ready.done():
+                if self.hello is None or self._ready.done():
                     raise FrameError("a start-failed message out of turn")
                 what = {"load": "loading the bundle", "construct": "constructing the environment"}.get(message.phase)
                 error = remote_error(message.failure, what or "describing the environment", self._redactor)
                 self._fail_start(error)
             case Closed():
+                if not self._closing or self._closed.is_set():
+                    raise FrameError("a closed message out of turn")
                 if message.failure is not None:
                     self._close_failure = remote_error(message.failure, "aclose", self._redactor)
                 self._closed.set()
@@ -258,6 +264,8 @@ class Child:
         self._phase = "loading the bundle and constructing the environment"
 
     def _on_header_request(self, request: AuthFromWorker) -> None:
+        if len(self._answers) >= MAX_HEADER_REQUESTS or self._auth.unsent() > MAX_FRAME_BYTES:
+            raise FrameError(f"more than {MAX_HEADER_REQUESTS} header requests at once, or answers are not read")
         task = self._loop.create_task(self._answer(request), name="benchmax-headers")
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)

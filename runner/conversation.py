@@ -255,7 +255,9 @@ class Conversation:
             call.timer = self._loop.call_later(self._limits.scoring_s, self._on_deadline, call, GROUP_TIMEOUT)
 
     def _log(self, message: Log) -> None:
-        call = None if message.call is None else self._call(message.call)
+        # threads and tasks that outlive their call still print
+        over = message.call is not None and START_CALL < message.call <= self._last and message.call not in self._calls
+        call = None if message.call is None or over else self._call(message.call)
         if isinstance(call, RolloutCall) and message.rollouts:
             call.log(message)
         elif message.text:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 HASH_SEED: Final = "0"
 """Fixed and reported, so that set and dict order that depends on it repeats."""
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def network_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -46,8 +48,6 @@ def worker_environment(folder: Path, python: Path) -> dict[str, str]:
 
 
 def _without_userinfo(url: str) -> str:
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    if "@" not in parts.netloc:
-        return url
-    text = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return text if "//" in url else text.removeprefix("//")
+    # up to the last @, not as a parser would split it: a password with an unescaped slash must not stay either
+    scheme = _SCHEME.match(url)
+    return (scheme[0] if scheme else "") + url.rpartition("@")[2] if "@" in url else url

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from benchmax.bundle import Bundle
@@ -38,7 +37,6 @@ from runner.provision import ProvisionEvent, Venv, provision
 from runner.provision.cache import Cache
 from runner.record import (
     Event,
-    LogLine,
     OnEvent,
     OutputEvent,
     PhaseEvent,
@@ -100,6 +98,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._workers = workers
         self._pool: Pool | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._venv: Venv | None = None
         self._closed = False
@@ -116,9 +115,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def start(self) -> None:
@@ -156,7 +153,11 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             limits=self._limits,
         )
         self._phase("start", f"starting {self._workers} worker{'s' if self._workers > 1 else ''}")
-        listeners = Listeners(output=self._on_output, ended=self._on_rollouts_ended, worker=self._emit)
+        listeners = Listeners(
+            output=lambda line: self._emit(OutputEvent(line=line)),
+            ended=lambda rollout_ids: self._emit(RolloutsEndedEvent(rollout_ids=rollout_ids)),
+            worker=self._emit,
+        )
         self._pool = Pool(launch, self._workers, self._broker, self._redactor, listeners)
         await self._pool.start()
         self._phase("ready", f"{self.environment_name} is constructed")
@@ -167,9 +168,15 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         Raises:
             RemoteError: the environment's own `aclose` raised. The workers are gone all the same.
         """
-        if self._closed:
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.get_running_loop().create_task(self._close(), name="benchmax-close")
+        elif self._closing.done():
             return
-        self._closed = True
+        # a caller that is cancelled meanwhile must not leave workers behind
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait([self._starting])
@@ -303,12 +310,9 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         call, (record,) = await self._run((request,), single=True)
         if call.attempt is not None:
             return call.attempt
-        outcome = record.outcome
+        reason, error = record.outcome.termination_reason, record.outcome.error
         return RolloutAttempt(
-            rollout_id=record.rollout_id,
-            termination_reason=outcome.termination_reason,
-            rewards=outcome.rewards,
-            error=outcome.error,
+            rollout_id=record.rollout_id, termination_reason=reason, rewards=record.outcome.rewards, error=error
         )
 
     async def compute_group_rewards(self, rollouts: Sequence[RolloutAttempt]) -> Mapping[str, RewardMap] | None:
@@ -373,18 +377,16 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     def _on_provision(self, event: ProvisionEvent) -> None:
         self._phase(event.phase, event.message)
 
-    def _on_output(self, line: LogLine) -> None:
-        self._emit(OutputEvent(line=line))
-
-    def _on_rollouts_ended(self, rollout_ids: tuple[str, ...]) -> None:
-        self._emit(RolloutsEndedEvent(rollout_ids=rollout_ids))
-
     def _phase(self, phase: str, message: str) -> None:
         self._emit(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - self._began))
 
     def _emit(self, event: Event) -> None:
-        if self._on_event is not None:
+        if self._on_event is None:
+            return
+        try:
             self._on_event(event)
+        except Exception as error:  # noqa: BLE001 - most events come from a worker's channel, which it would break
+            asyncio.get_running_loop().call_exception_handler({"message": "on_event raised", "exception": error})
 
 
 def _not_started() -> RunnerError:

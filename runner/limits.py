@@ -19,14 +19,14 @@ class Limits:
     """What a bundle may use. Each deadline is counted on its own and owned by the caller's process.
 
     Raises:
-        ValueError: a value is not a positive, finite number.
+        ValueError: a value is not a positive, finite number, or a size or count not a whole one.
     """
 
     install_s: float = 1800.0
     """From the first installer process to the finished venv; a cold torch takes minutes, a hang takes for ever."""
 
     install_silence_s: float = 300.0
-    """An installer that prints nothing for this long is taken to hang."""
+    """An installer that shows no progress for this long is taken to hang."""
 
     startup_s: float = 120.0
     """From starting the process to the ready frame: imports and the environment's constructor."""
@@ -63,6 +63,8 @@ class Limits:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"limit {field.name} must be a number, got {value!r}")
+            if field.type == "int" and not isinstance(value, int):
+                raise ValueError(f"limit {field.name} must be a whole number, got {value!r}")
             if not math.isfinite(value) or value < 0 or (value == 0 and field.name != "restarts"):
                 raise ValueError(f"limit {field.name} must be positive and finite, got {value!r}")
 

@@ -115,7 +115,7 @@ class Process:
         self._exited: asyncio.Future[Exit] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._drained: list[asyncio.Future[None]] = []
-        self._escalated = False
+        self._patience: asyncio.TimerHandle | None = None
         self._asked = False
         self.pid = 0
 
@@ -145,10 +145,19 @@ class Process:
         Raises:
             RunnerError: the command could not be executed; the text says why.
         """
+        given = dict(descriptors or {})
+        # whatever can be wrong with the arguments is found before anything is open
+        config = {
+            "argv": sandbox.command(policy, argv),
+            "env": dict(env),
+            "cwd": str(cwd),
+            "rlimits": policy.rlimits,
+            "no_new_privileges": policy.no_new_privileges,
+            "caller": os.getpid(),
+        }
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         outputs: list[tuple[IO[bytes], OutputSink]] = []
-        given = dict(descriptors or {})
         handed: list[int] = []
         try:
             for number, sink in ((1, stdout), (2, stderr)):
@@ -158,8 +167,9 @@ class Process:
                     read, write = os.pipe2(os.O_CLOEXEC)
                     os.set_blocking(read, False)
                     outputs.append((os.fdopen(read, "rb", buffering=0), sink))
-                given[number] = write
                 handed.append(write)
+                given[number] = write
+            line = json.dumps({**config, "fds": given}).encode() + b"\n"
             # blocks for about a millisecond; asyncio's own subprocesses need a child watcher, hence a certain thread
             supervisor = subprocess.Popen(  # noqa: ASYNC220
                 [sys.executable, "-I", "-S", str(SUPERVISOR), str(theirs.fileno())],
@@ -181,22 +191,16 @@ class Process:
             for descriptor in handed:
                 os.close(descriptor)
         process = cls(supervisor, ours, [stream for stream, _ in outputs])
-        config = {
-            "argv": sandbox.command(policy, argv),
-            "env": dict(env),
-            "cwd": str(cwd),
-            "fds": given,
-            "rlimits": policy.rlimits,
-            "no_new_privileges": policy.no_new_privileges,
-            "caller": os.getpid(),
-        }
         try:
-            await process._loop.sock_sendall(ours, json.dumps(config).encode() + b"\n")
             for stream, sink in outputs:
                 process._drain(stream, sink)
             process._loop.add_reader(ours.fileno(), process._on_control)
+            await process._loop.sock_sendall(ours, line)
             process.pid = await asyncio.shield(process._started)
         except BaseException:
+            # not by a message: the one before may have gone only in part
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_WR)
             await process.end(0)
             raise
         return process
@@ -226,6 +230,9 @@ class Process:
     def kill(self) -> None:
         """Kill the tree at once without waiting; `wait` tells when it is gone."""
         self._ask(0.0)
+        if self._patience is None and not self._gone.done():
+            # a process of the same user can stop its supervisor; nobody may wait for that for ever
+            self._patience = self._loop.call_later(REAP_S, self._give_up)
 
     async def _end(self, grace_s: float) -> Exit:
         self._ask(grace_s)
@@ -233,10 +240,14 @@ class Process:
             async with asyncio.timeout(grace_s + REAP_S):
                 return await self.wait()
         except TimeoutError:
-            # the supervisor itself hangs or was stopped; its death leaves the tree to the closing of its socket
+            self._give_up()
+            return await self.wait()
+
+    def _give_up(self) -> None:
+        """The supervisor itself hangs or was stopped: do without it."""
+        if not self._gone.done():
             self._supervisor.kill()
             self._on_lost()
-            return await self.wait()
 
     def _ask(self, grace_s: float) -> None:
         if self._gone.done():
@@ -245,10 +256,9 @@ class Process:
             return
         self._asked = True
         message = json.dumps({"end": grace_s}).encode() + b"\n"
-        try:
+        # a supervisor that has ended may have said before how the tree did, and that is still to be read
+        with contextlib.suppress(OSError):
             self._control.send(message)
-        except OSError:
-            self._on_lost()
 
     def _drain(self, stream: IO[bytes], sink: OutputSink) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -290,6 +300,8 @@ class Process:
             self._started.set_result(int(message["started"]))
         elif "failed" in message:
             self._started.set_exception(RunnerError(f"cannot execute the command: {message['failed']}."))
+            # whoever was cancelled while it started never looks
+            self._started.exception()
             self._settle(Exit(code=127))
             self._set_gone()
         elif "exited" in message:
@@ -311,6 +323,7 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
         if not self._started.done():
             self._started.set_exception(RunnerError("the supervisor ended before it had started the command."))
+            self._started.exception()
         self._settle(Exit(lost=True))
         self._set_gone()
 
@@ -319,6 +332,8 @@ class Process:
             self._exited.set_result(how)
 
     def _set_gone(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
         if not self._gone.done():
             self._loop.remove_reader(self._control.fileno())
             self._gone.set_result(None)

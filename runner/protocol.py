@@ -16,6 +16,7 @@ This file is shipped into the worker, so it needs nothing but the standard libra
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -41,6 +42,8 @@ BUNDLE_FD: Final = 5
 """Descriptors a worker starts with: the two channels, and a sealed memory file holding the bundle's pickle."""
 
 HEADER: Final = struct.Struct(">I")
+MAX_REFUSAL_CHARS: Final = 500
+"""What is said of a message that is refused."""
 
 CallId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -289,18 +292,25 @@ AuthFromWorker = HeaderRequest
 AnyMessage = ToWorker | FromWorker | AuthToWorker | AuthFromWorker
 
 _encoder = msgspec.msgpack.Encoder()
+_any_decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
 
 
 def encode(message: AnyMessage) -> bytes:
     """Encode one message as a whole frame.
 
+    What the other end would refuse is refused here, where it is known who wanted to send it: an encoder checks no
+    bounds, and a peer that receives something out of bounds can only give up the channel.
+
     Raises:
-        FrameError: the message cannot be encoded, or is larger than `MAX_FRAME_BYTES`.
+        FrameError: the message cannot be encoded, breaks a bound of a field, or is larger than `MAX_FRAME_BYTES`.
     """
     try:
         body = _encoder.encode(message)
-    except (msgspec.MsgspecError, RecursionError, OverflowError, UnicodeEncodeError, TypeError) as error:
-        raise FrameError(f"cannot encode a {type(message).__name__} message: {error}.") from error
+        if len(body) <= MAX_FRAME_BYTES:
+            _any_decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError, OverflowError, UnicodeError, TypeError) as error:
+        text = bounded(f"{error}", MAX_REFUSAL_CHARS)
+        raise FrameError(f"cannot send a {type(message).__name__} message: {text}.") from error
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(
             f"a {type(message).__name__} message of {len(body)} bytes exceeds the limit of {MAX_FRAME_BYTES}."
@@ -330,7 +340,8 @@ class MessageDecoder(Generic[M]):
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, RecursionError, OverflowError, UnicodeError) as error:
-            raise FrameError(f"not a valid message: {error}.") from error
+            # the text quotes names and values of the peer's choosing, of any length
+            raise FrameError(f"not a valid message: {bounded(f'{error}', MAX_REFUSAL_CHARS)}.") from error
 
 
 def to_worker_decoder() -> MessageDecoder[ToWorker]:
@@ -368,37 +379,37 @@ def frame_length(header: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES) ->
 
 
 class FrameParser:
-    """Cuts a stream of bytes into frames, keeping at most one unfinished frame.
+    """Cuts a stream of bytes into frames, keeping what is not whole yet.
 
-    A body is not collected, nor room made for it, before its length was checked.
+    No room is made for a body that has not come; a length is checked as soon as its four bytes are there.
     """
 
     def __init__(self, *, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
         self._buffer = bytearray()
 
-    def feed(self, data: bytes | memoryview) -> list[bytes]:
-        """Take in bytes and return the bodies that are whole now.
+    def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
+        """Take in bytes at once, and give the bodies that are whole now one by one.
+
+        Every body before a broken frame is given, however the bytes were cut into pieces on their way.
 
         Raises:
-            FrameError: a frame announces a length of zero or above the limit.
+            FrameError: while iterating: the next frame announces a length of zero or above the limit.
         """
+        self._buffer += data
+        return self._whole()
+
+    def _whole(self) -> Iterator[bytes]:
         buffer = self._buffer
-        buffer += data
-        end = len(buffer)
-        start = 0
-        bodies: list[bytes] = []
-        with memoryview(buffer) as view:
-            while end - start >= HEADER.size:
-                length = frame_length(view[start : start + HEADER.size], limit=self._limit)
-                stop = start + HEADER.size + length
-                if stop > end:
-                    break
-                bodies.append(bytes(view[start + HEADER.size : stop]))
-                start = stop
-        if start:
-            del buffer[:start]
-        return bodies
+        while len(buffer) >= HEADER.size:
+            stop = HEADER.size + frame_length(bytes(buffer[: HEADER.size]), limit=self._limit)
+            if stop > len(buffer):
+                return
+            with memoryview(buffer) as view:
+                body = bytes(view[HEADER.size : stop])
+            # cutting off the front moves nothing: a bytearray keeps an offset
+            del buffer[:stop]
+            yield body
 
     def finish(self) -> None:
         """Say that no more bytes will come.
@@ -419,6 +430,9 @@ class FrameParser:
 
 def bounded(text: str, limit: int) -> str:
     """Shorten text to `limit` characters, keeping both ends, and make it valid UTF-8."""
+    if type(text) is not str:
+        # numpy's strings and the like are no msgpack text, and a subclass may answer as it likes below
+        text = str.__str__(text)
     if len(text) > limit:
         mark = f"… {len(text) - limit} characters left out …"
         half = max(0, (limit - len(mark)) // 2)

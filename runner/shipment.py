@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
 import tempfile
@@ -31,15 +30,26 @@ def ship(root: Path) -> Path:
     for path, data in sorted(files.items()):
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     folder = root / digest.hexdigest()[:32]
-    if not folder.is_dir():
-        try:
+    try:
+        if not folder.is_dir():
             _publish(files, folder)
-        except OSError as error:
-            raise CacheError(
-                f"cannot write the worker's code to {folder}: {error.strerror}.",
-                hint="Set BENCHMAX_CACHE_DIR to a writable folder.",
-            ) from error
+        _check(files, folder)
+    except OSError as error:
+        raise CacheError(
+            f"cannot write the worker's code to {folder}: {error.strerror}.",
+            hint="Set BENCHMAX_CACHE_DIR to a writable folder.",
+        ) from error
     return folder / BOOT
+
+
+def _check(files: dict[Path, bytes], folder: Path) -> None:
+    """Refuse a folder that a full disk, or a bundle run without a sandbox, has changed."""
+    for path, data in files.items():
+        target = folder / path
+        if not target.is_file() or target.read_bytes() != data:
+            raise CacheError(
+                f"{target} is not what was written there.", hint=f"Remove {folder}; it is made again when needed."
+            )
 
 
 def _publish(files: dict[Path, bytes], folder: Path) -> None:
@@ -53,15 +63,13 @@ def _publish(files: dict[Path, bytes], folder: Path) -> None:
             target.chmod(0o444)
         (temporary / "worker").chmod(0o555)
         temporary.chmod(0o755)
-        # another process may have been faster; its folder has the same content
-        with contextlib.suppress(FileExistsError, NotADirectoryError):
-            try:
-                temporary.rename(folder)
-            except OSError:
-                if not folder.is_dir():
-                    raise
-        if folder.is_dir():
-            folder.chmod(0o555)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            # another process may have been faster; its folder has the same content
+            if not folder.is_dir():
+                raise
+        folder.chmod(0o555)
     finally:
         if temporary.is_dir():
             (temporary / "worker").chmod(0o755)

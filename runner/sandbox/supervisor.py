@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
+import math
 import os
 import resource
 import select
@@ -62,6 +64,8 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        # inherited from the thread that started us; a blocked SIGCHLD would never wake the watch below
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         failure = self._start(config)
         if failure is not None:
             self.tell(failed=failure)
@@ -107,7 +111,7 @@ class Supervisor:
             try:
                 self._become(config)
             except BaseException as error:  # noqa: BLE001 - the only way out of a forked child is to report and exit
-                os.write(self.report, f"{type(error).__name__}: {error}".encode()[:4096])
+                os.write(self.report, f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:4096])
             finally:
                 os._exit(127)
         os.close(report_write)
@@ -128,15 +132,15 @@ class Supervisor:
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         # two steps, since a source may be another one's target
-        top = 64 + max([self.report, *config["fds"].values()])
-        parked = {}
-        for index, (target, source) in enumerate(config["fds"].items()):
-            parked[int(target)] = os.dup2(source, top + index, inheritable=False)
-        self.report = os.dup2(self.report, top + len(parked), inheritable=False)
-        os.closerange(3, top)
+        floor = 1 + max([2, *map(int, config["fds"])])
+        parked = {int(target): _parked(source, floor) for target, source in config["fds"].items()}
+        self.report = _parked(self.report, floor)
+        kept = {0, 1, 2, self.report, *parked.values()}
+        for descriptor in _open_descriptors() - kept:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         for target, source in parked.items():
             os.dup2(source, target, inheritable=True)
-        os.closerange(top + len(parked) + 1, max(top + len(parked) + 1, _highest_descriptor() + 1))
         for name, soft, hard in config["rlimits"]:
             kind = getattr(resource, f"RLIMIT_{name}")
             _, ceiling = resource.getrlimit(kind)
@@ -157,6 +161,19 @@ class Supervisor:
         deadline: float | None = None
         self._reap()
         while self.child:
+            # before the first wait too: an end that was asked for at once came along with the command
+            while b"\n" in self.pending:
+                line, self.pending = self.pending.split(b"\n", 1)
+                grace = float(json.loads(line)["end"])
+                if grace <= 0:
+                    self._signal_group(signal.SIGKILL)
+                elif deadline is None:
+                    # once: a second one would interrupt what the first has set off
+                    self._signal_group(signal.SIGTERM)
+                # asking again may shorten the grace, never prolong it
+                deadline = min(deadline or math.inf, time.monotonic() + grace)
+            if deadline is not None and time.monotonic() >= deadline:
+                return
             left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
             ready = {descriptor for descriptor, _ in poller.poll(left)}
             if wake in ready:
@@ -170,13 +187,6 @@ class Supervisor:
                 if not data:
                     return
                 self.pending += data
-            while b"\n" in self.pending:
-                line, self.pending = self.pending.split(b"\n", 1)
-                grace = float(json.loads(line)["end"])
-                deadline = time.monotonic() + grace
-                self._signal_group(signal.SIGTERM if grace > 0 else signal.SIGKILL)
-            if deadline is not None and time.monotonic() >= deadline:
-                return
 
     def _read_control(self) -> bytes:
         try:
@@ -189,33 +199,33 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.child, number)
 
-    def _reap(self) -> None:
-        """Collect every ended process of the tree, and tell when the child itself is among them."""
+    def _reap(self) -> bool:
+        """Collect every ended process of the tree, tell when the child itself is among them; return if any is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return True
             if pid == self.child:
                 self.child = 0
                 self.tell(exited=status)
 
     def _kill_tree(self) -> None:
-        """Kill whatever is left, again and again until nothing is: a member may fork while it is being found."""
+        """Kill whatever is left, again and again until nothing is: a member may fork while it is being found.
+
+        Whether something is left is for the kernel to say: every orphan of the tree becomes our child, while a list
+        of processes can miss one that forks and ends as the list is read.
+        """
         deadline = time.monotonic() + GIVE_UP_S
-        while time.monotonic() < deadline:
-            left = descendants(os.getpid())
-            if not left:
-                self._reap()
-                return
-            for pid in left:
+        while self._reap() and time.monotonic() < deadline:
+            for pid in descendants(os.getpid()):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                     self.killed.add(pid)
-            self._reap()
-            time.sleep(SWEEP_S)
+            if self._reap():
+                time.sleep(SWEEP_S)
 
 
 def descendants(root: int) -> list[int]:
@@ -242,8 +252,13 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in found if pid not in dead]
 
 
-def _highest_descriptor() -> int:
-    return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are all that is wanted
+def _parked(descriptor: int, floor: int) -> int:
+    """Duplicate a descriptor to the first free number from `floor` on; not inherited by programs."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, floor)
+
+
+def _open_descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted
 
 
 if __name__ == "__main__":

@@ -29,14 +29,16 @@ class CallState:
     expired: dict[str, Deadline] = field(default_factory=dict)
     scoring_expired: Deadline | None = None
     task: asyncio.Task[None] | None = None
+    over: bool = False
+    """Whether it was answered: what still runs in its context belongs to no call any more."""
 
     def expire(self, deadline: Deadline) -> None:
-        """Fail every rollout that still runs; with none left, stop what the call does instead."""
+        """Fail every rollout that runs or has yet to; with none running, stop what the call does instead."""
         if self.running:
-            for rollout_id, task in self.running.items():
-                if rollout_id not in self.expired:
-                    self.expired[rollout_id] = deadline
-                    task.cancel()
+            for rollout_id in self.pending - self.expired.keys():
+                self.expired[rollout_id] = deadline
+                if rollout_id in self.running:
+                    self.running[rollout_id].cancel()
             return
         self.scoring_expired = deadline
         if self.task is not None:

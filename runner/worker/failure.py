@@ -20,21 +20,24 @@ def describe(error: BaseException) -> RemoteFailure:
 def type_name(error: BaseException) -> str:
     """Qualified name of the exception's type; built-in ones without their module."""
     kind = type(error)
-    module = getattr(kind, "__module__", None)
-    name = str(getattr(kind, "__qualname__", kind.__name__)) or "Exception"
-    return name if module in (None, "builtins", "__main__") else f"{module}.{name}"
+    try:
+        module = getattr(kind, "__module__", None)
+        name = str(kind.__qualname__) or "Exception"
+        return name if module in (None, "builtins", "__main__") else f"{module}.{name}"
+    except BaseException:  # noqa: BLE001 - a metaclass may answer for the names
+        return "Exception"
 
 
 def text_of(error: BaseException) -> str:
     """The exception's text, or what went wrong when it was asked for."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - whatever its __str__ raises
+    except BaseException as broken:  # noqa: BLE001 - whatever its __str__ raises, SystemExit too
         return f"<text not available: its __str__ raised {type(broken).__name__}>"
 
 
 def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.TracebackException.from_exception(error, limit=-200).format())
-    except Exception as broken:  # noqa: BLE001 - an author's class may break the formatting of its own traceback
+    except BaseException as broken:  # noqa: BLE001 - an author's class may break the formatting of its own traceback
         return f"<traceback not available: formatting raised {type(broken).__name__}>"

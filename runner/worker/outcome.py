@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,10 @@ from ..protocol import Origin, Outcome, Transcript, bounded
 from .failure import text_of
 
 SANDBOX_ERROR = "sandbox_error"
+MAX_DEPTH = 50
+"""Kept of a message that is nested too deeply for JSON, or in itself."""
+MAX_INT_BITS = 10_000
+"""Larger integers are refused by Python's own conversion to decimal digits."""
 _json = msgspec.json.Encoder()
 
 
@@ -67,20 +72,54 @@ def rewards_json(rewards: Mapping[str, float]) -> bytes:
 
 def transcript_message(call: int, rollout_id: str, attempt: RolloutAttempt, limit: int) -> Transcript | None:
     """Return the attempt's messages, when it has any: whole if they fit `limit` bytes, else from the start on."""
-    messages = getattr(attempt, "messages", None)
+    try:
+        messages = getattr(attempt, "messages", None)
+    except Exception:  # noqa: BLE001 - a property of an author's own; no transcript is the answer
+        return None
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         return None
     pieces: list[bytes] = []
     size = 2
     omitted = 0
     for message in messages:
-        piece = json.dumps(message, default=_shown, ensure_ascii=True).encode()
+        piece = _message_json(message)
         if omitted or size + len(piece) + 1 > limit:
             omitted += len(piece)
             continue
         pieces.append(piece)
         size += len(piece) + 1
     return Transcript(call=call, rollout_id=rollout_id, messages=b"[" + b",".join(pieces) + b"]", omitted_bytes=omitted)
+
+
+def _message_json(message: object) -> bytes:
+    """Encode one message; never raises, since an odd transcript must not change how its rollout ends."""
+    try:
+        piece = json.dumps(message, default=_shown, allow_nan=False).encode()
+        # the other end is stricter about lone surrogates and depth
+        msgspec.json.decode(piece)
+    except Exception:  # noqa: BLE001 - mappings and sequences of an author's own may do anything
+        try:
+            return json.dumps(_plain(message, MAX_DEPTH)).encode()
+        except Exception as error:  # noqa: BLE001 - as above
+            return json.dumps(f"<message not available: {type(error).__name__}>").encode()
+    return piece
+
+
+def _plain(value: object, depth: int) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        # an escaped surrogate takes six characters
+        return bounded(value, 6 * len(value))
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if isinstance(value, int):
+        return value if value.bit_length() <= MAX_INT_BITS else f"<int of {value.bit_length()} bits>"
+    if depth == 0 or not isinstance(value, (Mapping, list, tuple)):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, Mapping):
+        return {bounded(str(key), MAX_ID_CHARS): _plain(item, depth - 1) for key, item in value.items()}
+    return [_plain(item, depth - 1) for item in value]
 
 
 def _shown(value: Any) -> object:

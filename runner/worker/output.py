@@ -46,10 +46,12 @@ def named_rollouts(text: str) -> tuple[str, ...]:
 def current_place() -> Place:
     """Say what the calling code runs for, as every benchmax of the series keeps it."""
     state = CURRENT_CALL.get()
-    if state is None:
+    if state is None or state.over:
         return OUTSIDE
     rollout = _CURRENT_ROLLOUT_ID.get()
-    return (state.call, (rollout,) if rollout is not None else _CURRENT_GROUP_RIDS.get() or ())
+    rollouts = (rollout,) if rollout is not None else _CURRENT_GROUP_RIDS.get() or ()
+    # the contexts are public: code of the bundle may name rollouts of its own, which the caller does not know
+    return (state.call, tuple(rollout_id for rollout_id in rollouts if rollout_id in state.rollouts))
 
 
 class OutputBook:
@@ -140,7 +142,8 @@ class LogHandler(logging.Handler):
             if record.exc_info and record.exc_info[0] is not None:
                 text += "\n" + self._formatter.formatException(record.exc_info)
         except Exception as error:  # noqa: BLE001 - arguments of an author's log call may do anything
-            text = f"<log record not formattable: {type(error).__name__} for {str(record.msg)[:200]!r}>"
+            what = f" for {record.msg[:200]!r}" if type(record.msg) is str else ""
+            text = f"<log record not formattable: {type(error).__name__}{what}>"
         self._book.log(record.levelno, record.name, text)
 
 

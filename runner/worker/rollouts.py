@@ -64,6 +64,9 @@ class RolloutGuard:
         started = time.perf_counter()
         attempt: RolloutAttempt | None = None
         try:
+            if (missed := state.expired.get(rollout_id)) is not None:
+                # the environment let it wait for its turn until the time was over
+                raise RolloutFailure(missed.reason, missed.message)
             attempt = await self._original(request)
         except asyncio.CancelledError:
             deadline = state.expired.get(rollout_id)

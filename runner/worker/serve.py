@@ -118,11 +118,12 @@ class Server:
             case Expire():
                 state = self._calls.get(message.call)
                 if state is not None:
-                    state.expire(Deadline(message.reason, message.message))
+                    # a task that has not taken its first step would be cancelled without ever answering
+                    self._loop.call_soon(state.expire, Deadline(message.reason, message.message))
             case Cancel():
                 state = self._calls.get(message.call)
                 if state is not None and state.task is not None:
-                    state.task.cancel()
+                    self._loop.call_soon(state.task.cancel)
             case Close():
                 self._begin_closing()
 
@@ -151,11 +152,10 @@ class Server:
         try:
             ready = _ready(env)
             self._guard.install(env)
-        except BaseException as error:  # noqa: BLE001 - properties and diagnostics are the author's
+            self._env = env
+            self._channel.send(ready)
+        except BaseException as error:  # noqa: BLE001 - properties and diagnostics are the author's, of any shape
             self._start_failed("describe", error)
-            return
-        self._env = env
-        self._channel.send(ready)
 
     def _start_failed(self, phase: Any, error: BaseException) -> None:
         self._channel.send(StartFailed(phase=phase, failure=describe(error)))
@@ -191,6 +191,7 @@ class Server:
             answer = CallDone(call=state.call)
         finally:
             work.close()
+        state.over = True
         del self._calls[state.call]
         self._send_ended(state.call)
         if self._book is not None:
@@ -235,7 +236,7 @@ class Server:
             if not isinstance(outcome, RolloutOutcome):
                 raise TypeError(f"run_group gave {rollout_id!r} a {type(outcome).__name__}, expected a RolloutOutcome")
             deadline = state.expired.get(rollout_id)
-            ours = deadline is not None and outcome.termination_reason == deadline.reason
+            ours = deadline is not None and outcome.termination_reason == deadline.reason and not outcome.rewards
             origin: Any = "runner" if ours else "environment"
             self._channel.send(outcome_message(message.call, rollout_id, outcome, origin=origin))
 
@@ -244,7 +245,9 @@ class Server:
         attempt = await self._env.run_rollout(request)
         if not isinstance(attempt, RolloutAttempt):
             raise TypeError(f"run_rollout returned a {type(attempt).__name__}, expected RolloutAttempt")
-        self._channel.send(outcome_message(message.call, attempt.rollout_id, attempt, origin="environment"))
+        if attempt.rollout_id != request.rollout_id:
+            raise ValueError(f"run_rollout returned wrong rollout ID {attempt.rollout_id!r} for {request.rollout_id!r}")
+        self._channel.send(outcome_message(message.call, request.rollout_id, attempt, origin="environment"))
 
     def _on_rollout_ended(
         self, state: CallState, rollout_id: str, seconds: float, attempt: RolloutAttempt | None

@@ -53,7 +53,7 @@ def test_with_a_base_url_any_name_goes_to_that_server(name: str) -> None:
         ("moc:script.json", "Did you mean `mock`"),
         ("", "is empty"),
         ("  ", "is empty"),
-        ("mock:", "no known suffix"),
+        ("mock:", "is a folder"),
         ("mock:nowhere.json", "nowhere.json cannot be read: No such file"),
     ],
 )
