@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Callable
@@ -91,12 +92,14 @@ class Child:
         redactor: Redactor,
         on_output: Callable[[LogLine], None],
         on_ended: Callable[[tuple[str, ...]], None],
+        on_death: Callable[[Child], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._launch = launch
         self._limits = launch.limits
         self._broker = broker
         self._redactor = redactor
+        self._on_death = on_death
         self._folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-"))
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._stream_over = asyncio.Event()
@@ -104,6 +107,8 @@ class Child:
         self._close_failure: RunnerError | None = None
         self._lie: FrameError | None = None
         self._closing = False
+        self._was_ready = False
+        self._closed_by_caller = False
         self.conversation = Conversation(self._send, self._kill, launch.limits, redactor, on_output, on_ended)
         self._answers: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
@@ -126,16 +131,26 @@ class Child:
         *,
         on_output: Callable[[LogLine], None],
         on_ended: Callable[[tuple[str, ...]], None],
+        on_death: Callable[[Child], None],
     ) -> Child:
         """Start a worker and wait until its environment is constructed.
+
+        Args:
+            launch: What it is made of.
+            broker: Answers its header requests.
+            redactor: Cleans every text it sends.
+            on_output: Told what is logged or printed outside of rollouts.
+            on_ended: Told which rollouts have run.
+            on_death: Told, once, when it ends without having been asked to after it was ready.
 
         Raises:
             RemoteError: loading the bundle or constructing the environment raised.
             WorkerStartError: the worker ended or ran out of time before that.
         """
-        child = cls(launch, broker, redactor, on_output, on_ended)
+        child = cls(launch, broker, redactor, on_output, on_ended, on_death)
         try:
             await child._start()
+            child._was_ready = True
         except BaseException:
             await child.end(grace_s=0)
             raise
@@ -178,6 +193,7 @@ class Child:
                 descriptors={WORK_FD: work_theirs.fileno(), AUTH_FD: auth_theirs.fileno(), BUNDLE_FD: bundle},
                 stdout=self.stdout.write,
                 stderr=self.stderr.write,
+                remove=self._folder,
             )
         except BaseException:
             work.close()
@@ -295,7 +311,7 @@ class Child:
         Raises:
             RemoteError: the environment's `aclose` raised; the worker is gone all the same.
         """
-        self._closing = True
+        self._closing = self._closed_by_caller = True
         if self.death is None and self._lie is None:
             self._send(Close())
             with contextlib.suppress(TimeoutError):
@@ -341,6 +357,8 @@ class Child:
         self.death = self._describe(how)
         if not self._ready.done():
             self._fail_start(WorkerStartError(f"{self.death}{self._last_words()}"))
+        if self._was_ready and not self._closed_by_caller:
+            self._on_death(self)
         self.conversation.died(Death(f"{self.death}{self._last_words()}", self.conversation.deadline_of))
 
     def _describe(self, how: Exit) -> str:
@@ -353,8 +371,10 @@ class Child:
         if self._ready.done() and not busy:
             doing = "with no rollout in flight"
         text = f"The worker ended by {how} {doing}."
-        if how.signal == 9 and not how.escalated:
+        if how.signal == signal.SIGKILL and not how.escalated:
             text += " It may be out of memory, or something else killed it."
+        if how.signal in (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGABRT):
+            text += " A compiled package can do that, or a bundle made by another Python than its metadata says."
         return text
 
     def _last_words(self) -> str:

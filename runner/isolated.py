@@ -30,6 +30,7 @@ from runner.calls import RolloutCall
 from runner.child import Launch
 from runner.conversation import Position
 from runner.errors import RunnerError, UsageError
+from runner.handle import ExampleHandle
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
 from runner.protocol import Ready
@@ -47,24 +48,6 @@ from runner.record import (
 from runner.redaction import Redactor
 from runner.sandbox.policy import BUILT_CREDENTIALS, SandboxPolicy, choose, choose_policy
 from runner.shipment import ship
-
-
-class ExampleHandle:
-    """Payload of an isolated dataset's examples: where the real one is. The real payload stays in the worker."""
-
-    __slots__ = ("_owner", "dataset", "position")
-
-    def __init__(self, owner: object, dataset: int, position: int) -> None:
-        self._owner = owner
-        self.dataset = dataset
-        self.position = position
-
-    def belongs_to(self, owner: object) -> bool:
-        """Whether the example came from this environment."""
-        return self._owner is owner
-
-    def __repr__(self) -> str:
-        return f"ExampleHandle(dataset={self.dataset}, position={self.position})"
 
 
 class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
@@ -257,8 +240,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         return () if self._pool is None else tuple(self._pool.deaths)
 
     def output(self) -> dict[str, str]:
-        """Return what the live workers wrote to their standard streams outside of rollouts, bounded."""
-        children = [] if self._pool is None else self._pool.children
+        """Return what the workers wrote to their standard streams outside of rollouts, bounded; dead ones first."""
+        children = [] if self._pool is None else [*self._pool.past, *self._pool.children]
         return {
             "stdout": self._redactor.clean("".join(child.stdout.text() for child in children)),
             "stderr": self._redactor.clean("".join(child.stderr.text() for child in children)),

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from benchmax.envs.shared_types import DatasetSplit
 from runner.broker import Broker, CallScope
@@ -18,6 +19,9 @@ from runner.errors import DatasetError, WorkerLostError
 from runner.protocol import Ready
 from runner.record import LogLine, WorkerEvent
 from runner.redaction import Redactor
+
+MAX_PAST: Final = 3
+"""Replaced workers whose output is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Pool:
         self.datasets: dict[int, DatasetSpec] = {}
         self.ready: Ready | None = None
         """What the environment said about itself; the same in every worker."""
+        self.past: list[Child] = []
+        """The last few workers that were replaced, for what they had printed."""
         self.deaths: list[str] = []
         """How workers ended that were not asked to, in order."""
 
@@ -143,8 +149,7 @@ class Pool:
             return child
         if child is not None:
             await child.end()
-            self.deaths.append(child.death or "The worker ended.")
-            self._listeners.worker(WorkerEvent(state="ended", pid=child.pid, message=self.deaths[-1]))
+            self.past = [*self.past, child][-MAX_PAST:]
             slot.child = None
         restarts = self._launch.limits.restarts
         if len(self.deaths) > restarts:
@@ -193,8 +198,13 @@ class Pool:
             self._redactor,
             on_output=self._listeners.output,
             on_ended=self._listeners.ended,
+            on_death=self._on_death,
         )
         slot.child = child
         self.ready = child.ready
         self._listeners.worker(WorkerEvent(state="ready", pid=child.pid, message=f"worker {child.pid} is ready"))
         return child
+
+    def _on_death(self, child: Child) -> None:
+        self.deaths.append(child.death or "The worker ended.")
+        self._listeners.worker(WorkerEvent(state="ended", pid=child.pid, message=self.deaths[-1]))

@@ -130,6 +130,7 @@ class Process:
         descriptors: Mapping[int, int] | None = None,
         stdout: OutputSink | None = None,
         stderr: OutputSink | None = None,
+        remove: Path | None = None,
     ) -> Process:
         """Start a command under its own supervisor.
 
@@ -141,6 +142,7 @@ class Process:
             descriptors: Number in the process → descriptor here to hand over. Standard input is always empty.
             stdout: Called with each piece of standard output; `None` discards it.
             stderr: The same for standard error.
+            remove: A folder that is removed once the whole tree is gone, also when this process is killed before.
 
         Raises:
             RunnerError: the command could not be executed; the text says why.
@@ -154,6 +156,7 @@ class Process:
             "rlimits": policy.rlimits,
             "no_new_privileges": policy.no_new_privileges,
             "caller": os.getpid(),
+            "remove": None if remove is None else str(remove),
         }
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

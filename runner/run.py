@@ -18,7 +18,8 @@ from benchmax.envs.shared_types import Example, RolloutRequest
 from runner.artifact import Artifact
 from runner.environ import HASH_SEED
 from runner.errors import DatasetError, RemoteError, RunnerError
-from runner.isolated import ExampleHandle, IsolatedEnvironment, isolate
+from runner.handle import ExampleHandle
+from runner.isolated import IsolatedEnvironment, isolate
 from runner.models import SampleAuth
 from runner.models.command import Announcement
 from runner.models.server import serving

@@ -23,7 +23,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("artifact", "shipment"),
     ("provision",),
     ("record", "broker"),
-    ("calls", "conversation", "child", "pool"),
+    ("handle", "calls", "conversation", "child", "pool"),
     ("isolated",),
     ("models",),
     ("plan", "run", "packing", "report"),

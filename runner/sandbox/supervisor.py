@@ -6,7 +6,8 @@ tree, so a process that detaches itself (double fork, `setsid`) still becomes it
 Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
 `{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL. Goes out: JSON lines,
 `{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`, `{"gone": KILLED_PROCESSES}` (last).
-The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once.
+The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once. Once the tree is
+gone its private folder (`remove` in the command) is removed too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import math
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -69,11 +71,15 @@ class Supervisor:
         failure = self._start(config)
         if failure is not None:
             self.tell(failed=failure)
-            return 0
-        self.tell(started=self.child)
-        self._watch(caller, wake_read)
-        self._kill_tree()
-        self.tell(gone=len(self.killed))
+        else:
+            self.tell(started=self.child)
+            self._watch(caller, wake_read)
+            self._kill_tree()
+        if config["remove"] is not None:
+            # here and not in the caller, which may be the one that was killed
+            shutil.rmtree(config["remove"], ignore_errors=True)
+        if failure is None:
+            self.tell(gone=len(self.killed))
         return 0
 
     def _first_line(self) -> bytes | None:

@@ -90,8 +90,28 @@ async def test_a_killed_worker_settles_its_rollouts_by_name_and_the_next_group_g
 async def test_a_worker_that_exits_by_itself_is_named_by_its_code(probe: Any) -> None:
     async with probe() as it:
         outcomes = await it.run("exit", count=2)
+        # known at once, not only when it is replaced
+        assert len(it.env.deaths) == 1
+        assert "exit code 3" in it.env.deaths[0]
     assert {outcome.termination_reason for outcome in outcomes.values()} == {"sandbox_error"}
     assert all("exit code 3" in outcome.error for outcome in outcomes.values())
+
+
+async def test_what_a_dead_worker_had_printed_is_still_there_after_it_was_replaced(probe: Any) -> None:
+    async with probe() as it:
+        await it.run("raw")
+        await it.run("exit")
+        await it.run("ok")
+        assert len(it.pids) == 2
+        assert "raw bytes on descriptor 1" in it.env.output()["stdout"]
+
+
+async def test_a_segfault_is_named_and_says_what_it_may_come_from(probe: Any) -> None:
+    async with probe() as it:
+        (outcome,) = (await it.run("segfault")).values()
+    assert outcome.termination_reason == "sandbox_error"
+    assert "SIGSEGV (-11)" in outcome.error
+    assert "another Python" in outcome.error
 
 
 async def test_only_the_rollouts_of_the_dead_worker_are_hit(probe: Any, tmp_path: Path) -> None:
@@ -212,7 +232,10 @@ async def test_a_killed_caller_leaves_nothing_of_the_tree(shared_cache: Path, tm
         """
     )
     command = [sys.executable, "-c", script, str(tmp_path / "artifact"), str(shared_cache), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as caller:
         assert caller.stdout is not None
         pids = [int(caller.stdout.readline()), int(caller.stdout.readline())]
         # its worker blocks its loop for ever now, so nothing in it can notice by itself on that loop
@@ -220,6 +243,7 @@ async def test_a_killed_caller_leaves_nothing_of_the_tree(shared_cache: Path, tm
         assert all(alive(pid) for pid in pids)
         caller.kill()
         await until(lambda: not any(alive(pid) for pid in pids), what="the end of the tree", patience_s=2.0)
+    await until(lambda: not list(temporary.iterdir()), what="the end of its private folder")
 
 
 async def test_a_constructor_that_raises_is_one_remote_error_with_its_traceback(shared_cache: Path) -> None:

@@ -76,7 +76,14 @@ class Setting:
             policy=SandboxPolicy(),
             limits=limits or Limits(),
         )
-        child = await Child.start(launch, self.broker, self.redactor, on_output=lambda _: None, on_ended=lambda _: None)
+        child = await Child.start(
+            launch,
+            self.broker,
+            self.redactor,
+            on_output=lambda _: None,
+            on_ended=lambda _: None,
+            on_death=lambda _: None,
+        )
         self.children.append(child)
         return child
 

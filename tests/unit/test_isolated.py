@@ -11,7 +11,8 @@ import pytest
 from benchmax.bundle import Bundle, BundleMetadata
 from benchmax.envs.shared_types import Example, RolloutRequest
 from runner import RunnerError, UsageError, isolate
-from runner.isolated import ExampleHandle, IsolatedEnvironment
+from runner.handle import ExampleHandle
+from runner.isolated import IsolatedEnvironment
 from runner.provision import Cache
 from runner.record import PhaseEvent
 

@@ -193,6 +193,7 @@ class Control:
             "rlimits": [],
             "no_new_privileges": True,
             "caller": os.getpid(),
+            "remove": None,
         }
         self.say(**{**config, **changes})
 

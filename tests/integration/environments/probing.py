@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from benchmax.envs import Dataset, Environment, Example, RolloutAttempt, Rollout
 ACTS = [
     "ok", "print", "raw", "input", "sleep", "block", "swallow", "exit", "touch-and-wait", "sync-client", "own-loop",
     "environ", "files", "other-url", "unbound", "late", "score-forever", "grandchild", "odd-rewards", "secret-text",
+    "segfault",
 ]  # fmt: skip
 
 
@@ -85,6 +87,9 @@ class Probing(Environment[dict[str, Any], RolloutAttempt]):
 
     async def exit(self, request: Any) -> Any:
         os._exit(3)
+
+    async def segfault(self, request: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
 
     async def touch_and_wait(self, request: Any) -> Any:
         """Say that it runs, then wait to be told to go on; say so when cancelled."""
