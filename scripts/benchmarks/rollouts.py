@@ -1,4 +1,4 @@
-"""No-op rollouts per second: isolated beside in process."""
+"""No-op rollouts per second: isolated, beside the same in process and in a process pool of one worker."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from benchmax.bundle import dump_bundle, load_bundle
 from benchmax.envs import Environment, RolloutRequest
 from runner import isolate
 from runner.provision import Cache
-from scripts.benchmarks import subject
+from scripts.benchmarks import pool, subject
 from scripts.benchmarks.table import Row
 
 ROUNDS = 5
 GROUP = 8
+POOLS = ("spawn", "forkserver")
 
 
 async def measure() -> list[Row]:
@@ -27,20 +28,35 @@ async def measure() -> list[Row]:
     rows = []
     async with isolate(bundle, cache=Cache()) as env:
         for depth, groups, goal in ((1, 300, 0.5), (125, 2500, 0.85)):
-            ours: list[float] = []
-            reference: list[float] = []
+            rates: dict[str, list[float]] = {"ours": [], "in process": [], **{method: [] for method in POOLS}}
             for _ in range(ROUNDS):
-                reference.append(await _rate(here, depth, groups))
-                ours.append(await _rate(env, depth, groups))
-            mine, theirs = statistics.median(ours), statistics.median(reference)
+                rates["in process"].append(await _rate(here, depth, groups))
+                rates["ours"].append(await _rate(env, depth, groups))
+                for method in POOLS:
+                    with pool.pool(method) as executor:
+                        rates[method].append(await pool.rate(executor, depth, groups, GROUP))
+            medians = {name: statistics.median(found) for name, found in rates.items()}
+            mine, theirs = medians["ours"], medians["in process"]
+            best = max(POOLS, key=lambda method: medians[method])
+            what = f"no-op rollouts/s, groups of {GROUP}, {depth} in flight"
             rows.append(
                 Row(
-                    f"no-op rollouts/s, groups of {GROUP}, {depth} in flight",
+                    what,
                     f"{mine:,.0f}",
                     f"{theirs:,.0f} (in process)",
                     mine / theirs,
                     f"≥ {goal}",
                     mine >= goal * theirs,
+                )
+            )
+            rows.append(
+                Row(
+                    what,
+                    f"{mine:,.0f}",
+                    f"{medians[best]:,.0f} (best process pool, {best})",
+                    mine / medians[best],
+                    "≥ 1.3",
+                    mine >= 1.3 * medians[best],
                 )
             )
     return rows
