@@ -1,4 +1,4 @@
-"""The same no-op groups through `concurrent.futures.ProcessPoolExecutor`, one worker: what people would write by hand."""
+"""The same no-op groups through a `ProcessPoolExecutor` of one worker: what people would write by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs import RolloutRequest
-
 from scripts.benchmarks import subject
 
 _state: dict[str, Any] = {}
