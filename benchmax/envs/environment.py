@@ -234,10 +234,11 @@ async def _wait_for_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
             except asyncio.CancelledError:
                 # cancelled once more while the siblings wind down: the first interruption is re-raised below
                 continue
-        for task in tasks:
-            if not task.cancelled():
-                task.exception()  # marks it retrieved, else asyncio reports it when the task is collected
         raise
+    finally:
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # marks it retrieved, else asyncio reports it when the task is collected
 
 
 def _merge_rewards(attempts: Sequence[RolloutAttempt], group_rewards: object) -> dict[str, dict[str, float]]:

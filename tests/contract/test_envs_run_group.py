@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -269,6 +270,15 @@ async def test_an_attempt_that_is_not_scorable_keeps_its_empty_or_zero_rewards(
 async def test_an_attempt_that_is_not_scorable_with_other_rewards_is_an_error_ahead_of_defects(value: float) -> None:
     with pytest.raises(ValueError, match="non-zero rewards"):
         await outcomes({"a": KeyError("defect"), "b": attempt("b", "tool_error", {"x": value})})
+
+
+async def test_defects_that_are_not_raised_leave_no_complaint_of_the_event_loop() -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    with pytest.raises(ValueError, match="non-zero rewards"):
+        await outcomes({"a": attempt("a", "tool_error", {"x": 1}), "b": KeyError("defect"), "c": KeyError("another")})
+    gc.collect()
+    assert complaints == []
 
 
 async def test_an_attempt_constructed_with_bad_rewards_is_a_defect_of_its_own_rollout() -> None:
