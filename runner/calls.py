@@ -71,6 +71,9 @@ class Call(Generic[T]):
         what: The call in words, for error texts.
     """
 
+    rollouts = 0
+    """How many rollouts it runs."""
+
     def __init__(self, number: int, scope: CallScope, what: str) -> None:
         self.number = number
         self.scope = scope
@@ -143,6 +146,7 @@ class RolloutCall(Call[list[RolloutRecord]]):
     ) -> None:
         super().__init__(number, scope, what)
         self.requests = {request.rollout_id: request for request in requests}
+        self.rollouts = len(self.requests)
         self.single = single
         self.attempt: RolloutAttempt | None = None
         self._limits = limits

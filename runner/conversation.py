@@ -84,13 +84,14 @@ class Conversation:
         self._calls: dict[int, Call[Any]] = {}
         self._scopes: dict[int, CallScope] = {}
         self._last = START_CALL
+        self._rollouts_in_flight = 0
         self.deadline_of: int | None = None
         """The call for whose sake the worker was killed, if it was."""
 
     @property
     def load(self) -> int:
         """Rollouts in flight."""
-        return sum(len(call.requests) for call in self._calls.values() if isinstance(call, RolloutCall))
+        return self._rollouts_in_flight
 
     @property
     def scopes(self) -> Mapping[int, CallScope]:
@@ -209,6 +210,7 @@ class Conversation:
         self._transmit(message)
         self._calls[call.number] = call
         self._scopes[call.number] = call.scope
+        self._rollouts_in_flight += call.rollouts
 
     async def _result(self, call: Call[T]) -> T:
         try:
@@ -278,4 +280,5 @@ class Conversation:
     def _forget(self, call: Call[Any]) -> None:
         call.stop_timer()
         del self._calls[call.number]
+        self._rollouts_in_flight -= call.rollouts
         self._scopes.pop(call.number, None)

@@ -364,7 +364,7 @@ def auth_from_worker_decoder() -> MessageDecoder[AuthFromWorker]:
     return MessageDecoder(AuthFromWorker)
 
 
-def frame_length(header: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES) -> int:
+def frame_length(header: bytes | bytearray | memoryview, *, limit: int = MAX_FRAME_BYTES) -> int:
     """Read a frame's length from its four header bytes.
 
     Raises:
@@ -401,15 +401,18 @@ class FrameParser:
 
     def _whole(self) -> Iterator[bytes]:
         buffer = self._buffer
-        while len(buffer) >= HEADER.size:
-            stop = HEADER.size + frame_length(bytes(buffer[: HEADER.size]), limit=self._limit)
-            if stop > len(buffer):
-                return
-            with memoryview(buffer) as view:
-                body = bytes(view[HEADER.size : stop])
-            # cutting off the front moves nothing: a bytearray keeps an offset
-            del buffer[:stop]
-            yield body
+        start, end = 0, len(buffer)
+        try:
+            while end - start >= HEADER.size:
+                body = start + HEADER.size
+                stop = body + frame_length(buffer[start:body], limit=self._limit)
+                if stop > end:
+                    return
+                start = stop
+                yield bytes(buffer[body:stop])
+        finally:
+            # once for all of them: cutting off the front for each would cost as much as reading it
+            del buffer[:start]
 
     def finish(self) -> None:
         """Say that no more bytes will come.
