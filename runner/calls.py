@@ -27,6 +27,7 @@ from runner.protocol import (
     Transcript,
 )
 from runner.record import (
+    CANCELLED,
     GROUP_TIMEOUT,
     ROLLOUT_TIMEOUT,
     SANDBOX_ERROR,
@@ -245,7 +246,9 @@ class RolloutCall(Call[list[RolloutRecord]]):
 
     def died(self, death: Death, error: Exception) -> None:
         """The worker is gone: outcomes that came stand, every other rollout gets the one that fits."""
-        if death.deadline_of is None:
+        if self.expired == CANCELLED:
+            self._fill(self.requests, CANCELLED, self.deadline_text(CANCELLED))
+        elif death.deadline_of is None:
             self._fill(self.requests, SANDBOX_ERROR, death.text)
         elif death.deadline_of == self.number and self.expired is not None:
             if self.expired == ROLLOUT_TIMEOUT:
@@ -258,7 +261,9 @@ class RolloutCall(Call[list[RolloutRecord]]):
         self.settle(self.records())
 
     def deadline_text(self, reason: str) -> str:
-        """Say in words which deadline passed."""
+        """Say in words which deadline passed, or what else ended the call."""
+        if reason == CANCELLED:
+            return "The environment was closed."
         if reason == GROUP_TIMEOUT:
             return f"Group scoring did not end within {self._limits.scoring_s:g} s."
         return f"The rollout did not end within {self._limits.rollout_s:g} s."

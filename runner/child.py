@@ -159,7 +159,8 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it can still be given calls."""
-        return not (self.death or self._closing or self._lie or self.conversation.deadline_of)
+        over = self.death or self._closing or self._lie or self._stream_over.is_set()
+        return not (over or self.conversation.deadline_of)
 
     @property
     def pid(self) -> int:
@@ -312,6 +313,7 @@ class Child:
             RemoteError: the environment's `aclose` raised; the worker is gone all the same.
         """
         self._closing = self._closed_by_caller = True
+        self.conversation.closing()
         if self.death is None and self._lie is None:
             self._send(Close())
             with contextlib.suppress(TimeoutError):

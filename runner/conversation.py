@@ -34,7 +34,7 @@ from runner.protocol import (
     ToWorker,
     Transcript,
 )
-from runner.record import GROUP_TIMEOUT, ROLLOUT_TIMEOUT, LogLine, RolloutRecord
+from runner.record import CANCELLED, GROUP_TIMEOUT, ROLLOUT_TIMEOUT, LogLine, RolloutRecord
 from runner.redaction import Redactor
 
 T = TypeVar("T")
@@ -105,6 +105,13 @@ class Conversation:
     def close_scope(self) -> None:
         """End what `open_scope` began."""
         self._scopes.pop(START_CALL, None)
+
+    def closing(self) -> None:
+        """The caller closes the environment: what is still in flight ends as cancelled, however it ends."""
+        for call in self._calls.values():
+            if isinstance(call, RolloutCall):
+                call.stop_timer()
+                call.expired = CANCELLED
 
     def died(self, death: Death) -> None:
         """The worker is gone: settle everything that is open."""
@@ -251,7 +258,12 @@ class Conversation:
     def _on_rollouts_ended(self, call: RolloutCall, message: RolloutsEnded) -> None:
         call.ended(message)
         self._on_ended(tuple(message.rollouts))
-        if call.all_ended and call.expired != GROUP_TIMEOUT and not call.single and not call.future.done():
+        if (
+            call.all_ended
+            and call.expired not in (GROUP_TIMEOUT, CANCELLED)
+            and not call.single
+            and not call.future.done()
+        ):
             call.stop_timer()
             call.expired = None
             call.timer = self._loop.call_later(self._limits.scoring_s, self._on_deadline, call, GROUP_TIMEOUT)

@@ -151,6 +151,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         Raises:
             RemoteError: the environment's own `aclose` raised. The workers are gone all the same.
         """
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise _other_loop()
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close(), name="benchmax-close")
@@ -323,6 +325,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             positions = [Position(datasets[handle.dataset], handle.position) for handle in handles]
             call = child.conversation.begin(requests, positions, scope, single=single)
         records = await child.conversation.finish(call)
+        if any(record.origin == "environment" for record in records):
+            pool.worked()
         for record in records:
             self._emit(RecordEvent(record=record))
         return call, records
@@ -342,9 +346,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         if self._closed:
             raise RunnerError("the environment is closed.", hint="Make a new one with isolate().")
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise RunnerError(
-                "the environment belongs to another event loop.", hint="Make one with isolate() per event loop."
-            )
+            raise _other_loop()
 
     def _running(self) -> Pool:
         if self._pool is None:
@@ -370,6 +372,10 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             self._on_event(event)
         except Exception as error:  # noqa: BLE001 - most events come from a worker's channel, which it would break
             asyncio.get_running_loop().call_exception_handler({"message": "on_event raised", "exception": error})
+
+
+def _other_loop() -> RunnerError:
+    return RunnerError("the environment belongs to another event loop.", hint="Use and close it where it was started.")
 
 
 def _not_started() -> RunnerError:

@@ -56,7 +56,7 @@ class Limits:
     """Kept of one rollout's transcript, as JSON."""
 
     restarts: int = 3
-    """Workers that may be replaced, one after the other, before the environment gives up."""
+    """Workers that may end or fail to start in a row before the environment gives up; a whole group starts anew."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

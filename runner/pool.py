@@ -15,7 +15,7 @@ from typing import Final
 from benchmax.envs.shared_types import DatasetSplit
 from runner.broker import Broker, CallScope
 from runner.child import Child, Launch
-from runner.errors import DatasetError, WorkerLostError
+from runner.errors import DatasetError, RunnerError, WorkerLostError
 from runner.protocol import Ready
 from runner.record import LogLine, WorkerEvent
 from runner.redaction import Redactor
@@ -98,6 +98,10 @@ class Pool:
         self.datasets: dict[int, DatasetSpec] = {}
         self.ready: Ready | None = None
         """What the environment said about itself; the same in every worker."""
+        self._closed = False
+        self._failures = 0
+        """Workers that ended or did not start, since the last group that came back whole."""
+        self._starting: set[asyncio.Task[Child]] = set()
         self.past: list[Child] = []
         """The last few workers that were replaced, for what they had printed."""
         self.deaths: list[str] = []
@@ -123,11 +127,16 @@ class Pool:
             raise failed.exceptions[0] from None
 
     async def close(self) -> None:
-        """Close the environment in every worker and end them.
+        """Close the environment in every worker and end them, also one that is just being started.
 
         Raises:
             RemoteError: the environment's `aclose` raised; the workers are gone all the same.
         """
+        self._closed = True
+        for starting in [*self._starting]:
+            starting.cancel()
+        if self._starting:
+            await asyncio.wait(self._starting)
         results = await asyncio.gather(*(child.close() for child in self.children), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -141,7 +150,7 @@ class Pool:
         """Return a held slot's live worker; start a fresh one for a dead one, as often as the limit says.
 
         Raises:
-            WorkerLostError: the restarts are used up.
+            WorkerLostError: the restarts are used up, or the environment was closed meanwhile.
             RemoteError, WorkerStartError: the fresh one did not become ready.
         """
         child = slot.child
@@ -151,14 +160,20 @@ class Pool:
             await child.end()
             self.past = [*self.past, child][-MAX_PAST:]
             slot.child = None
+        if self._closed:
+            raise WorkerLostError("the environment was closed.")
         restarts = self._launch.limits.restarts
-        if len(self.deaths) > restarts:
+        if self._failures > restarts:
             history = "; ".join(self.deaths[-3:])
             raise WorkerLostError(
-                f"{len(self.deaths)} workers ended, the {restarts} restarts are used up: {history}",
-                hint="Look at the last output above; a worker that ends every time will not get better by itself.",
+                f"{self._failures} workers ended one after the other, the {restarts} restarts are used up: {history}",
+                hint="A worker that ends every time will not get better by itself.",
             )
         return await self._fill(slot)
+
+    def worked(self) -> None:
+        """Note that a group came back whole: what failed before it does not count against the restarts any more."""
+        self._failures = 0
 
     async def create_dataset(
         self, split: DatasetSplit, base_dir: Path, max_examples: int | None, scope: CallScope
@@ -191,8 +206,30 @@ class Pool:
         return slot.datasets[number]
 
     async def _fill(self, slot: Slot) -> Child:
+        starting = asyncio.ensure_future(self._start_child())
+        self._starting.add(starting)
+        try:
+            child = await starting
+        except asyncio.CancelledError:
+            if self._closed:
+                raise WorkerLostError("the environment was closed.") from None
+            starting.cancel()
+            await asyncio.wait([starting])
+            raise
+        except RunnerError as error:
+            self._failures += 1
+            self.deaths.append(error.message)
+            raise
+        finally:
+            self._starting.discard(starting)
         slot.datasets = {}
-        child = await Child.start(
+        slot.child = child
+        self.ready = child.ready
+        self._listeners.worker(WorkerEvent(state="ready", pid=child.pid, message=f"worker {child.pid} is ready"))
+        return child
+
+    async def _start_child(self) -> Child:
+        return await Child.start(
             self._launch,
             self._broker,
             self._redactor,
@@ -200,11 +237,8 @@ class Pool:
             on_ended=self._listeners.ended,
             on_death=self._on_death,
         )
-        slot.child = child
-        self.ready = child.ready
-        self._listeners.worker(WorkerEvent(state="ready", pid=child.pid, message=f"worker {child.pid} is ready"))
-        return child
 
     def _on_death(self, child: Child) -> None:
+        self._failures += 1
         self.deaths.append(child.death or "The worker ended.")
         self._listeners.worker(WorkerEvent(state="ended", pid=child.pid, message=self.deaths[-1]))

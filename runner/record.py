@@ -74,9 +74,17 @@ class RolloutRecord:
         if self.outcome.error:
             return self.outcome.error
         for line in reversed(self.logs):
-            if line.stream == "log" and line.level >= 30:
-                return line.text
+            # that it ended, and in which reason, is no explanation of either
+            if line.stream == "log" and line.level >= 30 and not line.text.startswith("benchmax.rollout.terminated "):
+                return _last_line(line.text)
         return ""
+
+
+def _last_line(text: str) -> str:
+    """The line of a traceback that says what was raised; a text without one is returned as it is."""
+    if "\nTraceback (most recent call last):" not in text:
+        return text
+    return next((line for line in reversed(text.splitlines()) if line.strip() and not line.startswith(" ")), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,10 @@ class Run:
         try:
             dataset = await env.create_dataset(plan.split, plan.data, max_examples=plan.max_examples)
         except RemoteError as error:
-            error.hint = error.hint or f"It was given {plan.data.absolute()}: check --data and --split."
+            if error.remote_type in ("FileNotFoundError", "NotADirectoryError"):
+                error.hint = error.hint or (
+                    f"It was given {plan.data.absolute()}: check --data and --split; paths must begin with base_dir."
+                )
             raise
         self._timings["dataset_s"] = time.monotonic() - began
         examples = list(dataset)[: plan.max_examples]

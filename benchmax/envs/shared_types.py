@@ -69,7 +69,10 @@ def _require_error(value: object, owner: str) -> None:
 
 def _require_rewards(rewards: object, owner: str) -> None:
     if not isinstance(rewards, Mapping):
-        raise TypeError(f"{owner}.rewards must be a mapping of reward names to numbers, got {type(rewards).__name__}.")
+        raise TypeError(
+            f"{owner}.rewards must be a mapping of reward names to numbers, such as "
+            f"{{'correct': 1.0}}, got {type(rewards).__name__}."
+        )
     for key, value in rewards.items():
         if not isinstance(key, str) or not key.strip():
             raise ValueError(f"{owner}.rewards keys must be non-empty strings, got {key!r}.")

@@ -185,6 +185,10 @@ class AttributedStream(io.TextIOBase):
         """Text can be written."""
         return True
 
+    def __getattr__(self, name: str) -> object:
+        """Everything else (`reconfigure`, `name`, `mode`, …) is the captured stream's."""
+        return getattr(self._original, name)
+
     @property
     def buffer(self) -> object:
         """The binary stream underneath; what is written there is not attributed."""

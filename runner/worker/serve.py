@@ -278,9 +278,12 @@ class Server:
         self._calls[START_CALL] = state
 
     async def _close(self) -> None:
-        for state in [*self._calls.values()]:
-            if state.task is not None and state.task is not asyncio.current_task():
-                state.task.cancel()
+        tasks = [state.task for state in self._calls.values() if state.task not in (None, asyncio.current_task())]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            # what they release in their own `finally` comes before the environment's aclose; the caller bounds the wait
+            await asyncio.wait(tasks)
         try:
             await self._env.aclose()
         except BaseException as error:  # noqa: BLE001 - the author's aclose
@@ -339,4 +342,16 @@ def main() -> None:
     async def serve() -> None:
         await Server().run()
 
-    asyncio.run(serve())
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(serve())
+    except SystemExit as error:
+        # code of the bundle ended the program; nothing more is done in its name, not even cancelling its tasks
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        if isinstance(error.code, str):
+            # as the interpreter would
+            os.write(2, error.code.encode("utf-8", "backslashreplace") + b"\n")
+        os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))

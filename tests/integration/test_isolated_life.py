@@ -129,8 +129,71 @@ async def test_workers_are_not_replaced_for_ever(probe: Any) -> None:
     async with probe(limits=Limits(restarts=1)) as it:
         for number in range(2):
             await it.run("exit", prefix=f"exit{number}")
-        with pytest.raises(WorkerLostError, match="2 workers ended, the 1 restarts are used up"):
+        with pytest.raises(WorkerLostError, match="2 workers ended one after the other, the 1 restarts are used up"):
             await it.run("ok")
+
+
+async def test_a_group_that_comes_back_earns_the_restarts_back(probe: Any) -> None:
+    async with probe(limits=Limits(restarts=1)) as it:
+        for number in range(4):
+            await it.run("exit", prefix=f"exit{number}")
+            assert texts(await it.run("ok", prefix=f"ok{number}")) == [None]
+        assert len(it.env.deaths) == 4
+
+
+async def test_restarts_that_fail_count_too(shared_cache: Path, tmp_path: Path) -> None:
+    bundle = bundled(failing, "OnlyOnceAndExits", marker=str(tmp_path / "marker"))
+    async with isolate(bundle, cache=Cache(shared_cache), limits=Limits(restarts=2)) as env:
+        dataset = await env.create_dataset("eval", tmp_path)
+        (outcome,) = (await env.run_group(requests_for(dataset[0]))).values()
+        assert outcome.termination_reason == "sandbox_error"
+        for _ in range(2):
+            with pytest.raises(RemoteError, match="FileExistsError"):
+                await env.run_group(requests_for(dataset[0]))
+        with pytest.raises(WorkerLostError, match="3 workers ended one after the other"):
+            await env.run_group(requests_for(dataset[0]))
+
+
+async def test_sys_exit_in_a_rollout_is_the_end_of_its_worker_with_that_code(probe: Any) -> None:
+    async with probe() as it:
+        (outcome,) = (await it.run("system-exit")).values()
+        assert texts(await it.run("ok")) == [None]
+    assert outcome.termination_reason == "sandbox_error"
+    assert "exit code 5" in outcome.error
+
+
+async def test_closing_lets_rollouts_in_flight_clean_up_and_calls_them_cancelled(probe: Any, tmp_path: Path) -> None:
+    async with probe() as it:
+        group = asyncio.ensure_future(it.run("clean-up", count=2))
+        await until(lambda: len(list(tmp_path.glob("running-*"))) == 2, what="two running rollouts")
+    outcomes = await group
+    assert len(list(tmp_path.glob("released-*"))) == 2
+    assert {outcome.termination_reason for outcome in outcomes.values()} == {"cancelled"}
+    assert {record.origin for record in it.records} == {"runner"}
+
+
+async def test_closing_while_a_worker_is_being_replaced_leaves_none_behind(shared_cache: Path, tmp_path: Path) -> None:
+    bundle = bundled(failing, "SlowTheSecondTime", marker=str(tmp_path / "marker"))
+    async with isolate(bundle, cache=Cache(shared_cache)) as env:
+        dataset = await env.create_dataset("eval", tmp_path)
+        await env.run_group(requests_for(dataset[0]))
+        replacing = asyncio.ensure_future(env.run_group(requests_for(dataset[0])))
+        await until(lambda: (tmp_path / "marker.again").exists(), what="the second worker's constructor")
+    with pytest.raises(WorkerLostError, match="was closed"):
+        await replacing
+
+
+def test_closing_in_another_event_loop_is_refused_and_leaves_it_open(shared_cache: Path) -> None:
+    env = isolate(bundled(scripted, "Scripted"), cache=Cache(shared_cache))
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(env.start())
+        with pytest.raises(RunnerError, match="another event loop"):
+            asyncio.run(env.aclose())
+    finally:
+        loop.run_until_complete(env.aclose())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
 
 async def test_a_rollout_out_of_time_is_cancelled_and_its_siblings_are_scored(probe: Any) -> None:

@@ -75,6 +75,11 @@ async def test_input_is_at_its_end_at_once(probe: Any) -> None:
         assert texts(await run_one(env, dataset, "input")) == ["end of file"]
 
 
+async def test_the_standard_streams_can_still_be_reconfigured(probe: Any) -> None:
+    async with probe() as (env, dataset, _):
+        assert texts(await run_one(env, dataset, "reconfigure")) == ["<stdout>"]
+
+
 async def test_what_one_rollout_prints_is_bounded_and_the_rest_counted(probe: Any) -> None:
     async with probe(limits=Limits(rollout_log_bytes=5)) as (env, dataset, records):
         await run_one(env, dataset, "print")

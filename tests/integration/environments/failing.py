@@ -44,6 +44,26 @@ class OnlyOnce(Plain):
         Path(marker).touch(exist_ok=False)
 
 
+class OnlyOnceAndExits(OnlyOnce):
+    """The first one ends in its first rollout; no other one can be constructed."""
+
+    async def run_rollout(self, request: RolloutRequest[None]) -> RolloutAttempt:
+        os._exit(1)
+
+
+class SlowTheSecondTime(Plain):
+    """The first one ends in its first rollout; the second takes for ever to be constructed."""
+
+    def __init__(self, marker: str) -> None:
+        if Path(marker).exists():
+            Path(f"{marker}.again").touch()
+            time.sleep(3600)
+        Path(marker).touch()
+
+    async def run_rollout(self, request: RolloutRequest[None]) -> RolloutAttempt:
+        os._exit(1)
+
+
 class RaisesInClose(Plain):
     async def aclose(self) -> None:
         raise RuntimeError("cannot close")

@@ -19,7 +19,7 @@ from benchmax.envs import Dataset, Environment, Example, RolloutAttempt, Rollout
 ACTS = [
     "ok", "print", "raw", "input", "sleep", "block", "swallow", "exit", "touch-and-wait", "sync-client", "own-loop",
     "environ", "files", "other-url", "unbound", "late", "score-forever", "grandchild", "odd-rewards", "secret-text",
-    "segfault",
+    "segfault", "system-exit", "clean-up", "reconfigure",
 ]  # fmt: skip
 
 
@@ -87,6 +87,24 @@ class Probing(Environment[dict[str, Any], RolloutAttempt]):
 
     async def exit(self, request: Any) -> Any:
         os._exit(3)
+
+    async def system_exit(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        sys.exit(5)
+
+    async def clean_up(self, request: Any) -> Any:
+        """Take a moment to release something when cancelled."""
+        (self.base_dir / f"running-{request.rollout_id}").touch()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.05)
+            (self.base_dir / f"released-{request.rollout_id}").touch()
+
+    async def reconfigure(self, request: Any) -> Any:
+        stream: Any = sys.stdout
+        stream.reconfigure(encoding="utf-8", errors="replace")
+        return sys.stdout.name, None
 
     async def segfault(self, request: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
