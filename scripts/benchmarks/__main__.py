@@ -1,4 +1,4 @@
-"""`scripts/bench start|rollouts|model|all [--write]`."""
+"""`scripts/bench start|provision|rollouts|model|all [--write]`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import model, rollouts, start
+from scripts.benchmarks import model, provision, rollouts, start
 from scripts.benchmarks.table import machine, render, write
 
-BENCHMARKS = {"start": start.measure, "rollouts": rollouts.measure, "model": model.measure}
+BENCHMARKS = {
+    "start": start.measure,
+    "provision": provision.measure,
+    "rollouts": rollouts.measure,
+    "model": model.measure,
+}
 
 
 def main() -> None:
