@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from runner.isolated import IsolatedEnvironment, isolate
     from runner.limits import Limits
+    from runner.provision.options import ExtraIndex, ProvisionOptions
     from runner.record import (
         LogLine,
         OutputEvent,
@@ -73,6 +74,7 @@ _HOMES = {
     ),
     "runner.isolated": ("IsolatedEnvironment", "isolate"),
     "runner.limits": ("Limits",),
+    "runner.provision.options": ("ExtraIndex", "ProvisionOptions"),
     "runner.record": (
         "LogLine",
         "OutputEvent",
@@ -94,6 +96,7 @@ __all__ = [
     "CacheError",
     "DatasetError",
     "EndpointError",
+    "ExtraIndex",
     "FrameError",
     "HeadersRefusedError",
     "IncompatibleBundleError",
@@ -106,6 +109,7 @@ __all__ = [
     "OutputEvent",
     "PhaseEvent",
     "ProvisionError",
+    "ProvisionOptions",
     "RecordEvent",
     "RemoteError",
     "RequirementError",

@@ -25,7 +25,7 @@ from runner.channel import Channel
 from runner.conversation import Conversation
 from runner.environ import worker_environment
 from runner.errors import FrameError, RunnerError, WorkerLostError, WorkerStartError
-from runner.limits import MAX_FRAME_BYTES, TERM_GRACE_S, Limits
+from runner.limits import MAX_FRAME_BYTES, MAX_LOADED_MESSAGES, TERM_GRACE_S, Limits
 from runner.process import Exit, OutputTail, Process
 from runner.protocol import (
     AUTH_FD,
@@ -38,6 +38,7 @@ from runner.protocol import (
     FromWorker,
     Hello,
     Load,
+    Loaded,
     Ready,
     StartFailed,
     ToWorker,
@@ -93,6 +94,7 @@ class Child:
         on_output: Callable[[LogLine], None],
         on_ended: Callable[[tuple[str, ...]], None],
         on_death: Callable[[Child], None],
+        on_loaded: Callable[[list[str]], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._launch = launch
@@ -100,6 +102,8 @@ class Child:
         self._broker = broker
         self._redactor = redactor
         self._on_death = on_death
+        self._on_loaded = on_loaded
+        self._told_loaded = 0
         self._folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-"))
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._stream_over = asyncio.Event()
@@ -132,6 +136,7 @@ class Child:
         on_output: Callable[[LogLine], None],
         on_ended: Callable[[tuple[str, ...]], None],
         on_death: Callable[[Child], None],
+        on_loaded: Callable[[list[str]], None],
     ) -> Child:
         """Start a worker and wait until its environment is constructed.
 
@@ -142,12 +147,13 @@ class Child:
             on_output: Told what is logged or printed outside of rollouts.
             on_ended: Told which rollouts have run.
             on_death: Told, once, when it ends without having been asked to after it was ready.
+            on_loaded: Told, once or twice, which modules it loaded from source; the paths are what the worker says.
 
         Raises:
             RemoteError: loading the bundle or constructing the environment raised.
             WorkerStartError: the worker ended or ran out of time before that.
         """
-        child = cls(launch, broker, redactor, on_output, on_ended, on_death)
+        child = cls(launch, broker, redactor, on_output, on_ended, on_death, on_loaded)
         try:
             await child._start()
             child._was_ready = True
@@ -260,6 +266,11 @@ class Child:
                 what = {"load": "loading the bundle", "construct": "constructing the environment"}.get(message.phase)
                 error = remote_error(message.failure, what or "describing the environment", self._redactor)
                 self._fail_start(error)
+            case Loaded():
+                if not self._ready.done() or self._told_loaded >= MAX_LOADED_MESSAGES:
+                    raise FrameError("a loaded message out of turn")
+                self._told_loaded += 1
+                self._on_loaded(message.modules)
             case Closed():
                 if not self._closing or self._closed.is_set():
                     raise FrameError("a closed message out of turn")

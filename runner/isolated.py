@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,8 +35,9 @@ from runner.handle import ExampleHandle
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
 from runner.protocol import Ready
-from runner.provision import ProvisionEvent, Venv, provision
+from runner.provision import ProvisionEvent, ProvisionOptions, Venv, lock_beside, provision
 from runner.provision.cache import Cache
+from runner.provision.compilation import Compilation
 from runner.record import (
     Event,
     OnEvent,
@@ -66,7 +68,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         limits: Limits,
         python: str | None,
         cache: Cache,
-        index_url: str | None,
+        provisioning: ProvisionOptions,
         on_event: OnEvent | None,
     ) -> None:
         self._artifact = artifact
@@ -76,7 +78,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._limits = limits
         self._python = python
         self._cache = cache
-        self._index_url = index_url
+        self._provisioning = provisioning
         self._on_event = on_event
         self._workers = workers
         self._pool: Pool | None = None
@@ -84,6 +86,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._venv: Venv | None = None
+        self._compilation: Compilation | None = None
         self._closed = False
         self._began = time.monotonic()
 
@@ -122,10 +125,11 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             metadata,
             python=self._python,
             cache=self._cache,
-            index_url=self._index_url,
+            options=self._provisioning,
             limits=self._limits,
             on_event=self._on_provision,
         )
+        self._compilation = Compilation(self._venv, self._limits, self._phase)
         launch = Launch(
             python=self._venv.python,
             boot=await asyncio.to_thread(ship, self._cache.root / "worker"),
@@ -140,6 +144,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             output=lambda line: self._emit(OutputEvent(line=line)),
             ended=lambda rollout_ids: self._emit(RolloutsEndedEvent(rollout_ids=rollout_ids)),
             worker=self._emit,
+            loaded=self._compilation.add,
         )
         self._pool = Pool(launch, self._workers, self._broker, self._redactor, listeners)
         await self._pool.start()
@@ -165,8 +170,14 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait([self._starting])
-        if self._pool is not None:
-            await self._pool.close()
+        try:
+            if self._pool is not None:
+                await self._pool.close()
+        finally:
+            if self._compilation is not None:
+                await self._compilation.finish()
+            if self._venv is not None and self._venv.lease is not None:
+                self._venv.lease.release()
 
     # -- what the environment says about itself -----------------------------------------------------------
 
@@ -393,7 +404,7 @@ def isolate(
     limits: Limits | None = None,
     python: str | None = None,
     lock: Path | None = None,
-    index_url: str | None = None,
+    provisioning: ProvisionOptions | None = None,
     cache: Cache | None = None,
     on_event: OnEvent | None = None,
 ) -> IsolatedEnvironment:
@@ -409,8 +420,8 @@ def isolate(
         workers: Processes to spread groups over.
         limits: What the bundle may use.
         python: An interpreter of the bundle's series, by path; found by itself when `None`.
-        lock: A lock to install from.
-        index_url: Package index to install from; PyPI when `None`.
+        lock: A lock to install from. `None` takes the artifact's own `pylock.toml`, if it has one.
+        provisioning: How the venv's packages are looked for and chosen, such as the package index.
         cache: Where venvs are kept; the user's cache folder when `None`.
         on_event: Called with each event (phases, records, output), on the event loop.
 
@@ -421,17 +432,19 @@ def isolate(
     """
     if type(workers) is not int or workers < 1:
         raise UsageError(f"workers must be a positive integer, got {workers!r}.")
-    if lock is not None:
-        raise UsageError("locks are not built yet.", hint="Leave out lock.")
     choose("credentials", credentials, known=("headers", "gateway"), built=BUILT_CREDENTIALS)
+    artifact = Artifact.of(bundle)
+    options = provisioning or ProvisionOptions()
+    if lock is not None:
+        options = replace(options, lock=Path(lock))
     return IsolatedEnvironment(
-        Artifact.of(bundle),
+        artifact,
         auth=auth,
         policy=choose_policy(sandbox, network),
         workers=workers,
         limits=limits or Limits(),
         python=python,
         cache=cache or Cache(),
-        index_url=index_url,
+        provisioning=lock_beside(options, artifact.path),
         on_event=on_event,
     )

@@ -93,6 +93,15 @@ MAX_GROUP_ROLLOUTS: Final = 100_000
 DATASET_PART_IDS: Final = 10_000
 """Example ids per dataset message, so that a large dataset does not need one huge frame."""
 
+MAX_LOADED_MODULES: Final = 20_000
+"""Modules in one list of what a worker loaded; a worker with several large frameworks has some thousand."""
+
+MAX_LOADED_MESSAGES: Final = 2
+"""Lists of loaded modules from one worker: after its first call with rollouts, and at its end."""
+
+MAX_MODULE_CHARS: Final = 512
+"""A module's path relative to its venv; with the number above, the list always fits a frame."""
+
 TERM_GRACE_S: Final = 2.0
 """Between SIGTERM and SIGKILL when a process tree is ended: enough to flush, too short to be annoying."""
 

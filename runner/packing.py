@@ -7,7 +7,6 @@ is the author's own and runs unconfined, in a process of its own: this one impor
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -24,10 +23,12 @@ from packaging.specifiers import SpecifierSet
 
 from benchmax.bundle import BundleMetadata
 from runner.artifact import Artifact, check_folder, read_artifact, write_artifact
-from runner.errors import RemoteError, RunnerError, UsageError
+from runner.errors import InterpreterNotFoundError, RemoteError, RunnerError, UsageError
 from runner.limits import Limits
 from runner.process import OutputTail, Process
-from runner.provision import Cache, provision
+from runner.provision import Cache, ProvisionOptions, provision
+from runner.provision.index import INDEX_VARIABLE
+from runner.provision.interpreter import named_interpreter
 from runner.provision.wheel import own_requires_python
 from runner.record import PhaseEvent
 from runner.sandbox.policy import SandboxPolicy
@@ -103,7 +104,7 @@ async def pack(
     out: Path,
     *,
     cache: Cache,
-    index_url: str | None = None,
+    provisioning: ProvisionOptions | None = None,
     limits: Limits | None = None,
     on_event: Callable[[PhaseEvent], None] | None = None,
 ) -> Artifact:
@@ -125,12 +126,12 @@ async def pack(
     if request.here:
         python = Path(sys.executable)
     else:
-        series, interpreter = await _series(request.python)
+        series, interpreter = await _series(request.python, cache)
         venv = await provision(
             metadata_for(request.requirements, series),
             python=interpreter,
             cache=cache,
-            index_url=index_url,
+            options=(provisioning or ProvisionOptions()),
             limits=limits,
             on_event=lambda event: tell(event.phase, event.message),
         )
@@ -158,8 +159,12 @@ async def _pack_in(folder: Path, python: Path, request: PackRequest) -> None:
     output = OutputTail(OUTPUT_BYTES)
     module = request.target.rpartition(":")[0]
     # the author's own code on the author's own machine: it may need anything of the environment except another
-    # Python's paths
-    env = {name: value for name, value in os.environ.items() if request.here or not name.startswith("PYTHON")}
+    # Python's paths, and the credentials that the index's address may hold
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name != INDEX_VARIABLE and (request.here or not name.startswith("PYTHON"))
+    }
     process = await Process.start(
         [str(python), *([] if request.here else ["-s"]), "-P", "-X", "utf8", str(SCRIPT), str(folder)],
         env={**env, "PYTHONDONTWRITEBYTECODE": "1"},
@@ -194,37 +199,20 @@ async def _pack_in(folder: Path, python: Path, request: PackRequest) -> None:
     raise kind(result["message"], hint=result["hint"], detail=result["detail"])
 
 
-async def _series(python: str | None) -> tuple[str, str | None]:
+async def _series(python: str | None, cache: Cache) -> tuple[str, str | None]:
     """Return the series to bundle for, and the interpreter if one was named."""
     if python is None:
         return f"{sys.version_info.major}.{sys.version_info.minor}", None
     if _VERSION.fullmatch(python):
         return _supported(".".join(python.split(".")[:2]), python), python
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    hint = "Give a version such as 3.12, or a path."
     try:
-        probe = await asyncio.create_subprocess_exec(
-            python, "-I", "-S", "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
-    except OSError as error:
-        raise UsageError(
-            f"--python {python}: {error.strerror}.", hint="Give a version such as 3.12, or a path."
-        ) from error
-    try:
-        async with asyncio.timeout(10):
-            answer, _ = await probe.communicate()
-    except TimeoutError:
-        answer = b""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            probe.kill()
-        await probe.wait()
-    series = answer.decode("ascii", "replace").strip()
-    if not _VERSION.fullmatch(series):
-        raise UsageError(
-            f"--python {python} is not a Python interpreter.", hint="Give a version such as 3.12, or a path."
-        )
-    _supported(series, python)
-    return series, os.path.abspath(python) if os.sep in python else python  # noqa: PTH100, ASYNC240 - no file access
+        found = await named_interpreter(python, cache=cache)
+    except UsageError as error:
+        raise UsageError(f"--python {python}: No such file or program.", hint=f"{hint} {error.hint}") from None
+    except InterpreterNotFoundError as error:
+        raise UsageError(f"--python {python} is not a Python interpreter.", hint=hint, detail=error.message) from None
+    return _supported(found.series, python), str(found.path)
 
 
 def _supported(series: str, python: str) -> str:

@@ -13,6 +13,7 @@ from runner.broker import AuthValue
 from runner.errors import UsageError
 from runner.limits import Limits
 from runner.models import ModelChoice
+from runner.provision.options import ProvisionOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class RunPlan:
         sandbox, network, credentials: As `isolate` takes them.
         limits: What the bundle may use.
         python: An interpreter to use instead of the one found.
-        index_url: Package index; PyPI when `None`.
+        provisioning: How packages of venvs are looked for and chosen.
     """
 
     model: ModelChoice
@@ -49,7 +50,7 @@ class RunPlan:
     credentials: str = "headers"
     limits: Limits = field(default_factory=Limits)
     python: str | None = None
-    index_url: str | None = None
+    provisioning: ProvisionOptions = field(default_factory=ProvisionOptions)
 
     def __post_init__(self) -> None:
         for name in ("group_size", "max_in_flight", "workers"):

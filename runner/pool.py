@@ -71,11 +71,13 @@ class Listeners:
         output: Something was logged or printed outside of rollouts.
         ended: Rollouts have run.
         worker: A worker became ready or ended.
+        loaded: A worker says which modules it loaded from source.
     """
 
     output: Callable[[LogLine], None]
     ended: Callable[[tuple[str, ...]], None]
     worker: Callable[[WorkerEvent], None]
+    loaded: Callable[[list[str]], None]
 
 
 class Pool:
@@ -236,6 +238,7 @@ class Pool:
             on_output=self._listeners.output,
             on_ended=self._listeners.ended,
             on_death=self._on_death,
+            on_loaded=self._listeners.loaded,
         )
 
     def _on_death(self, child: Child) -> None:

@@ -27,6 +27,8 @@ from .limits import (
     MAX_FRAME_BYTES,
     MAX_GROUP_ROLLOUTS,
     MAX_ID_CHARS,
+    MAX_LOADED_MODULES,
+    MAX_MODULE_CHARS,
     MAX_REWARD_BYTES,
     MAX_TEXT_CHARS,
     MAX_TRACEBACK_CHARS,
@@ -52,6 +54,7 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_CHARS)]
 Url = Annotated[str, msgspec.Meta(max_length=MAX_URL_CHARS)]
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
 Traceback = Annotated[str, msgspec.Meta(max_length=MAX_TRACEBACK_CHARS)]
+ModulePath = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_MODULE_CHARS)]
 Split = Literal["train", "eval"]
 Stream = Literal["log", "stdout", "stderr"]
 Origin = Literal["environment", "runner"]
@@ -238,6 +241,12 @@ class Log(_Message, frozen=True, tag="log"):
     dropped: Count = 0
 
 
+class Loaded(_Message, frozen=True, tag="loaded"):
+    """Modules of the venv that were loaded from source, as paths relative to it. Sent twice at most."""
+
+    modules: Annotated[list[ModulePath], msgspec.Meta(min_length=1, max_length=MAX_LOADED_MODULES)]
+
+
 class Closed(_Message, frozen=True, tag="closed"):
     """The environment's `aclose` returned, or raised."""
 
@@ -274,19 +283,8 @@ class HeadersRefused(_Message, frozen=True, tag="headers-refused"):
 
 
 ToWorker = Load | CreateDataset | RunGroup | RunRollout | Expire | Cancel | Close
-FromWorker = (
-    Hello
-    | Ready
-    | StartFailed
-    | DatasetPart
-    | RolloutsEnded
-    | Transcript
-    | Outcome
-    | CallDone
-    | CallFailed
-    | Log
-    | Closed
-)
+_OfCalls = DatasetPart | RolloutsEnded | Transcript | Outcome | CallDone | CallFailed | Log
+FromWorker = Hello | Ready | StartFailed | _OfCalls | Loaded | Closed
 AuthToWorker = Headers | HeadersRefused
 AuthFromWorker = HeaderRequest
 AnyMessage = ToWorker | FromWorker | AuthToWorker | AuthFromWorker

@@ -98,7 +98,7 @@ class Run:
             workers=plan.workers,
             limits=plan.limits,
             python=plan.python,
-            index_url=plan.index_url,
+            provisioning=plan.provisioning,
             cache=self._cache,
             on_event=self._on_event,
         )
@@ -106,7 +106,7 @@ class Run:
             plan.model,
             cache=self._cache,
             limits=plan.limits,
-            index_url=plan.index_url,
+            provisioning=plan.provisioning,
             model_auth=plan.model_auth,
             on_event=self._listener,
         )

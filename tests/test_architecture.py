@@ -40,7 +40,7 @@ LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
 
 LAZY_LIBRARIES = frozenset(
     {
-        "cloudpickle", "filelock", "httpx", "openai", "pickle", "platformdirs", "python_discovery", "rich", "starlette",
+        "cloudpickle", "httpx", "openai", "pickle", "platformdirs", "python_discovery", "rich", "starlette",
         "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
     }
 )  # fmt: skip

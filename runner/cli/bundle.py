@@ -7,6 +7,7 @@ import json
 
 from runner.cli.console import results, write_json
 from runner.cli.interrupt import run_interruptible
+from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
 from runner.errors import UsageError
 from runner.packing import PackRequest, pack
@@ -23,13 +24,14 @@ def execute(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         here=arguments.here,
     )
+    provisioning = provision_options(arguments)
     with Progress() as progress:
         artifact = run_interruptible(
             pack(
                 request,
                 arguments.out,
                 cache=Cache(),
-                index_url=arguments.index_url,
+                provisioning=provisioning,
                 on_event=progress.on_event,
             ),
             tell=progress.note,

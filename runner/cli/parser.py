@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
@@ -64,7 +65,9 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     parser.add_argument("--version", action="version", version=f"benchmax {version('benchmax')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_bundle(commands)
+    _add_cache(commands)
     _add_inspect(commands)
+    _add_lock(commands)
     _add_prepare(commands)
     _add_run(commands)
     return parser, commands
@@ -92,13 +95,68 @@ def seconds(text: str) -> float:
     return number
 
 
+def size(text: str) -> int:
+    """Read a number of bytes, such as `500MB`, `1.5GiB` or `0`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be a size such as 500MB or 20GB, got {text!r}")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** ("kmgt".index(match[2]) + 1 if match[2] else 0))
+
+
+def age(text: str) -> float:
+    """Read a length of time, such as `30d`, `12h`, `90m` or `45s`, and return seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"must be an age such as 30d, 12h or 90m, got {text!r}")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
+
+
+def day(text: str) -> date:
+    """Read a day such as 2026-01-31."""
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"must be a day such as 2026-01-31, got {text!r}")
+
+
 def _common(parser: argparse.ArgumentParser, *, venv: bool) -> None:
     group = parser.add_argument_group("common options")
     group.add_argument("--json", action="store_true", help="JSON on standard output, the table on standard error")
     group.add_argument("--verbose", action="store_true", help="show tracebacks and installer output of errors")
     if venv:
         group.add_argument("--python", metavar="X", help="interpreter to use: a version such as 3.12, or a path")
-        group.add_argument("--index-url", metavar="URL", help="package index (default: BENCHMAX_INDEX_URL, else PyPI)")
+        _packages(parser.add_argument_group("packages"))
+
+
+def _packages(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--index-url", metavar="URL", help="package index (default: BENCHMAX_INDEX_URL, else PyPI)")
+    group.add_argument(
+        "--extra-index",
+        metavar="NAME[,NAME…]=URL",
+        action="append",
+        default=[],
+        help="index that these packages come from, and no others",
+    )
+    group.add_argument(
+        "--find-links", metavar="PATH_OR_URL", action="append", default=[], help="folder or page that has packages, too"
+    )
+    group.add_argument("--only-binary", action="store_true", help="take wheels alone; build nothing from source")
+    group.add_argument("--offline", action="store_true", help="use only what is in the cache and in --find-links")
+    group.add_argument("--exclude-newer", metavar="DATE", type=day, help="take no file uploaded after this day (UTC)")
+    group.add_argument(
+        "--prerelease",
+        metavar="MODE",
+        default="default",
+        help="default, or explicit: no prerelease that the requirements do not list",
+    )
+    group.add_argument("--installer", metavar="NAME", default="auto", help="uv, pip or auto (default: auto)")
+
+
+def _locked(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--locked", action="store_true", help="demand a pylock.toml in DIR; it is used anyway if there")
 
 
 def _add_bundle(commands: Commands[Parser]) -> None:
@@ -121,6 +179,32 @@ def _add_bundle(commands: Commands[Parser]) -> None:
     _common(parser, venv=True)
 
 
+def _add_cache(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "cache",
+        help="look at the cache of venvs, check it, make it smaller",
+        description="Look at the cache of venvs and installers' downloads, check it, make it smaller.",
+        epilog="The cache is the folder BENCHMAX_CACHE_DIR, else benchmax in the user's cache folder.",
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    for name, text in (
+        ("dir", "say which folder it is"),
+        ("list", "list what is in it, with sizes and times of last use"),
+        ("prune", "remove what is broken, and what these options say; never what is in use"),
+        ("verify", "compare all content with what was installed; what was changed is made again at its next use"),
+    ):
+        action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
+        if name == "prune":
+            action.add_argument(
+                "--max-size", metavar="SIZE", type=size, help="leave at most this much, such as 20GB; oldest use first"
+            )
+            action.add_argument(
+                "--older-than", metavar="AGE", type=age, help="remove what was not used for this long, such as 30d"
+            )
+        _common(action, venv=False)
+
+
 def _add_inspect(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "inspect",
@@ -132,6 +216,17 @@ def _add_inspect(commands: Commands[Parser]) -> None:
     _common(parser, venv=False)
 
 
+def _add_lock(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "lock",
+        help="write down the exact packages an artifact needs",
+        description="Resolve an artifact's requirements and write pylock.toml into its folder; install nothing.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
+    _common(parser, venv=True)
+
+
 def _add_prepare(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "prepare",
@@ -140,6 +235,7 @@ def _add_prepare(commands: Commands[Parser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
+    _locked(parser)
     _common(parser, venv=True)
 
 
@@ -157,6 +253,7 @@ def _add_run(commands: Commands[Parser]) -> None:
     parser.add_argument("--max-examples", metavar="N", type=count, help="examples at most (default: all)")
     parser.add_argument("--group-size", metavar="K", type=count, default=4, help="rollouts per example (default: 4)")
     parser.add_argument("--timeout", metavar="S", type=seconds, help="seconds per rollout (default: 600)")
+    _locked(parser)
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model", metavar="NAME", default="mock", help="mock, mock:SCRIPT, local; or any, with --base-url"

@@ -8,21 +8,23 @@ import json
 from runner.artifact import read_artifact
 from runner.cli.console import results, write_json
 from runner.cli.interrupt import run_interruptible
+from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
-from runner.provision import Cache, provision
+from runner.provision import Cache, lock_beside, provision
 from runner.report.text import one_line
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prepare what the arguments say."""
     artifact = read_artifact(arguments.dir)
+    options = lock_beside(provision_options(arguments), arguments.dir)
     with Progress() as progress:
         venv = run_interruptible(
             provision(
                 artifact.bundle.metadata,
                 python=arguments.python,
                 cache=Cache(),
-                index_url=arguments.index_url,
+                options=options,
                 on_event=progress.on_provision,
             ),
             tell=progress.note,

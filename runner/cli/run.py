@@ -16,6 +16,7 @@ from runner.artifact import read_artifact, write_atomically
 from runner.broker import Binding
 from runner.cli.console import console, results, say, write_json
 from runner.cli.interrupt import EXIT_INTERRUPTED, InterruptedRunError, run_interruptible
+from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
 from runner.errors import RunnerError, UsageError
 from runner.limits import Limits
@@ -121,7 +122,7 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
         credentials=arguments.credentials,
         limits=limits,
         python=arguments.python,
-        index_url=arguments.index_url,
+        provisioning=provision_options(arguments),
     )
 
 

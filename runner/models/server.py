@@ -27,7 +27,7 @@ from runner.models.command import (
     read_announcement,
 )
 from runner.process import OutputTail, Process
-from runner.provision import Cache, ProvisionEvent, provision_packages
+from runner.provision import Cache, ProvisionEvent, ProvisionOptions, provision_packages
 from runner.record import OnEvent, PhaseEvent
 from runner.sandbox.policy import SandboxPolicy
 
@@ -48,7 +48,7 @@ async def serving(
     *,
     cache: Cache,
     limits: Limits,
-    index_url: str | None = None,
+    provisioning: ProvisionOptions | None = None,
     model_auth: ModelAuth | None = None,
     on_event: OnEvent | None = None,
 ) -> AsyncIterator[Announcement]:
@@ -58,7 +58,7 @@ async def serving(
         choice: Which model. A running endpoint is only probed.
         cache: Where the local model's venv is kept.
         limits: For the local model's installation.
-        index_url: Index it is installed from; PyPI when `None`.
+        provisioning: How the local model's packages are looked for; what only a bundle's are chosen by has no part.
         model_auth: What an endpoint's probe authorises itself with.
         on_event: Told about phases.
 
@@ -85,7 +85,7 @@ async def serving(
             LOCAL_REQUIREMENTS,
             follow_dependencies=LOCAL_FOLLOW_DEPENDENCIES,
             cache=cache,
-            index_url=index_url,
+            options=(provisioning or ProvisionOptions()).for_tools(),
             limits=limits,
             on_event=on_provision,
         )

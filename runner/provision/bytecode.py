@@ -1,126 +1,140 @@
-"""Compiles modules of a venv with the base interpreter and from file lists, running none of them.
+"""Compiles modules of a finished venv with the base interpreter and from file lists, running none of them.
 
-A new venv has only compiled what every worker loads. Compiling everything takes longer than installing it (sympy
-alone six seconds) and most of it is never imported; `compile_modules` takes the list of what a worker did load.
+A new venv has nothing compiled. Compiling everything takes longer than installing it (sympy alone six seconds) and
+most of it is never imported, so workers tell which modules they loaded, and those are compiled for the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
-import csv
+import json
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from packaging.utils import canonicalize_name
-
-from runner.errors import InstallTimeoutError
+from runner.errors import CacheError, InstallTimeoutError
 from runner.limits import Limits
+from runner.provision.cache import compiled_file, contents_file
 from runner.provision.command import DeadlineError, Deadlines, run
+from runner.provision.contents import Contents, digest_of
 from runner.provision.environment import installer_environment
+from runner.provision.lease import Lease
 from runner.provision.venv import Venv
-from runner.provision.workspace import Workspace
 
-STARTUP: Final = frozenset({"benchmax", "cloudpickle", "msgspec", "packaging"})
-"""Packages that every worker loads before its bundle."""
-
+COMPILED_FORMAT: Final = 1
 PARALLEL_FROM: Final = 200
 """Files; below that, starting helper processes costs more than they save."""
 
-
-async def compile_startup(site_packages: Path, space: Workspace) -> None:
-    """Compile the packages of a new venv that every worker loads.
-
-    Args:
-        site_packages: Where packages are installed.
-        space: The build this is part of.
-
-    Raises:
-        InstallTimeoutError: a deadline passed.
-        CacheError: the cache cannot be written.
-    """
-    with space.cache.boundary():
-        files = await asyncio.to_thread(lambda: sorted(set(recorded_modules(site_packages, STARTUP))))
-        if not files:
-            return
-        listing = _write_listing(space.scratch, files)
-    space.progress.tell("compile", f"compiling {len(files)} modules that every worker loads")
-    await space.run(_command(space.interpreter.path, listing, len(files)), phase="compile")
+_COMPILE: Final = "import compileall, os, sys; os.nice(19); sys.exit(not compileall.main())"
+"""At the lowest priority: rollouts run at the same time."""
 
 
-async def compile_modules(venv: Venv, modules: Iterable[Path], *, limits: Limits | None = None) -> int:
+async def compile_modules(venv: Venv, modules: Iterable[str], *, limits: Limits | None = None) -> int:
     """Compile modules of a finished venv, such as those a worker reported as loaded.
 
     Safe while workers run in the venv: compiled files are put in place atomically. One that does not compile, such
-    as a template, is left as it is.
+    as a template, is left as it is and not tried again. If another process is compiling in the venv, it does nothing.
 
     Args:
-        venv: The venv.
-        modules: Paths of modules; those outside its site-packages are left out.
+        venv: The venv, from the cache.
+        modules: Paths of source files, relative to the venv; those that were not in it when it was finished are left
+            out, so the list may come from anybody.
         limits: The deadline is `install_s`.
 
     Returns:
         Number of files handed to the compiler.
 
     Raises:
-        InstallTimeoutError: it was not done in time.
-        OSError: there is no room for the list of files.
+        InstallTimeoutError: it was not done in time; what was compiled until then stays.
+        CacheError: the venv's folder cannot be written, or there is no room for the list of files.
     """
     limits = limits or Limits()
-    deadlines = Deadlines(at=time.monotonic() + limits.install_s, silence_s=limits.install_silence_s)
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        inside = await asyncio.to_thread(lambda: sorted(_inside(venv, modules)))
-        if inside:
-            listing = _write_listing(scratch, inside)
-            try:
-                await run(
-                    _command(venv.base_python, listing, len(inside)),
-                    env=installer_environment(scratch),
-                    cwd=scratch,
-                    deadlines=deadlines,
-                )
-            except DeadlineError as error:
-                raise InstallTimeoutError(
-                    f"compiling {len(inside)} modules was not done after {error.after_s:.3g} s."
-                ) from None
-    return len(inside)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            lease = Lease.exclusive(venv.path.with_name(f"{venv.path.name}.compiling"), create=True)
+            if lease is None:
+                return 0
+            with lease:
+                return await _compile(venv, set(modules), limits, Path(folder))
+    except OSError as error:
+        raise CacheError(f"modules of {venv.path} cannot be compiled: {error.strerror or error}.") from error
 
 
-def recorded_modules(site_packages: Path, packages: frozenset[str]) -> Iterator[Path]:
-    """List the module files that installed packages record inside the folder.
-
-    Args:
-        site_packages: Where packages are installed.
-        packages: Canonical names of the packages wanted.
-    """
-    for record in sorted(site_packages.glob("*.dist-info/RECORD")):
-        if canonicalize_name(record.parent.name.partition("-")[0]) not in packages:
-            continue
-        with record.open(encoding="utf-8", errors="surrogateescape", newline="") as rows:
-            for row in csv.reader(rows):
-                # a record can name anything; only what lies in this folder is this venv's
-                if row and row[0].endswith(".py") and not row[0].startswith("/") and ".." not in row[0].split("/"):
-                    yield site_packages / row[0]
-
-
-def _inside(venv: Venv, modules: Iterable[Path]) -> Iterator[Path]:
-    root = (venv.path / "lib").resolve()
-    for module in modules:
-        path = module.resolve()
-        if path.suffix == ".py" and path.is_relative_to(root) and path.is_file():
-            yield path
-
-
-def _write_listing(scratch: Path, files: Iterable[Path]) -> Path:
+async def _compile(venv: Venv, modules: set[str], limits: Limits, scratch: Path) -> int:
+    known = await asyncio.to_thread(compiled, venv.path)
+    wanted = sorted(await asyncio.to_thread(_recorded, venv.path, modules) - known.keys())
+    if not wanted:
+        return 0
     listing = scratch / "modules.txt"
-    lines = [f"{file}\n" for file in files if "\n" not in str(file)]
-    listing.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
-    return listing
+    listing.write_text("".join(f"{venv.path / path}\n" for path in wanted), encoding="utf-8")
+    workers = ["-j", "0"] if len(wanted) >= PARALLEL_FROM else []
+    try:
+        with _writable(venv.path, wanted):
+            await run(
+                [str(venv.base_python), "-I", "-S", "-c", _COMPILE, "-qq", *workers, "-i", str(listing)],
+                env=installer_environment(scratch),
+                cwd=scratch,
+                deadlines=Deadlines(at=time.monotonic() + limits.install_s, silence_s=limits.install_silence_s),
+            )
+    except DeadlineError as error:
+        text = f"compiling {len(wanted)} modules was not done after {error.after_s:.3g} s."
+        raise InstallTimeoutError(text) from None
+    finally:
+        # also after a deadline or a cancellation: what is there has to be known
+        _remember(venv.path, known, wanted)
+    return len(wanted)
 
 
-def _command(python: Path, listing: Path, count: int) -> list[str]:
-    workers = ["-j", "0"] if count >= PARALLEL_FROM else []
-    return [str(python), "-I", "-S", "-m", "compileall", "-qq", *workers, "-i", str(listing)]
+def compiled(venv: Path) -> dict[str, dict[str, str]]:
+    """Return what was compiled since a venv was finished: for each source, its compiled files and their SHA-256."""
+    try:
+        content: Any = json.loads(compiled_file(venv).read_bytes())
+        if content["format"] != COMPILED_FORMAT:
+            return {}
+        return {str(source): dict(files) for source, files in content["modules"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # missing, or half of it: everything is compiled again, which changes nothing that is right
+        return {}
+
+
+def _recorded(venv: Path, modules: set[str]) -> set[str]:
+    try:
+        contents = Contents.from_json(json.loads(contents_file(venv).read_bytes()))
+    except (OSError, ValueError):
+        return set()
+    # where the interpreter has two names for the folder of packages, a worker may tell the other one
+    modules = {f"lib/{path[6:]}" if path.startswith("lib64/") else path for path in modules}
+    # names that are no text, or hold a line break, do not fit the compiler's list
+    return {path for path in modules & contents.files.keys() if path.endswith(".py") and path.isprintable()}
+
+
+def _remember(venv: Path, known: dict[str, dict[str, str]], sources: Iterable[str]) -> None:
+    modules = {**known}
+    for source in sources:
+        path = venv / source
+        made = path.parent.glob(f"__pycache__/{path.stem}.cpython-*.pyc")
+        modules[source] = {file.relative_to(venv).as_posix(): digest_of(file) for file in made}
+    target = compiled_file(venv)
+    temporary = target.with_suffix(".new")
+    temporary.write_text(json.dumps({"format": COMPILED_FORMAT, "modules": modules}), encoding="utf-8")
+    temporary.replace(target)
+
+
+@contextmanager
+def _writable(venv: Path, sources: Iterable[str]) -> Iterator[None]:
+    """Let the folders of some files be written while their compiled files are put there."""
+    folders = {(venv / source).parent for source in sources}
+    folders |= {folder / "__pycache__" for folder in folders}
+    try:
+        for folder in sorted(folders):
+            if folder.is_dir():
+                folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IWUSR)
+        yield
+    finally:
+        for folder in sorted(folders):
+            if folder.is_dir():
+                folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~0o222)

@@ -3,6 +3,9 @@
 Comes in: keys and what to remember. Goes out: whole venvs only. An entry is a folder per key; each attempt at
 building it is a folder of its own inside, so that a survivor of a killed build never writes into a later one. The
 manifest is written last, atomically, and names the attempt that succeeded; without it an entry does not exist.
+
+Beside the folder of a finished attempt `NAME` lie `NAME.lease`, held by everyone who uses the venv, `NAME.files.json`
+with what it consists of, and `NAME.compiled.json` with what was compiled since.
 """
 
 from __future__ import annotations
@@ -15,18 +18,26 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from runner.errors import CacheError
+from runner.provision.contents import Contents
+from runner.provision.lease import Lease
 from runner.provision.venv import Venv
 
-MANIFEST_FORMAT: Final = 1
+MANIFEST_FORMAT: Final = 2
 CACHE_VARIABLE: Final = "BENCHMAX_CACHE_DIR"
 LOCK_POLL_S: Final = 0.05
 """Between two looks at a lock that another process holds; builds take seconds."""
+
+HOLD_TRIES: Final = 25
+HOLD_PAUSE_S: Final = 0.002
+"""For a venv whose lease somebody holds alone: whoever only looks is done at once, whoever removes goes on."""
 
 _TAG: Final = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by benchmax; everything here can be made again.\n"
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -80,6 +91,11 @@ class Cache:
     def tools_dir(self) -> Path:
         """Unpacked installers."""
         return self.root / "tools"
+
+    @property
+    def installers_file(self) -> Path:
+        """Held by every installation, and alone by whoever cleans the installers' caches."""
+        return self.locks_dir / "installers.lease"
 
     @property
     def interpreters_file(self) -> Path:
@@ -158,7 +174,29 @@ class Cache:
     # -- entries -----------------------------------------------------------------------------------------------
 
     def find(self, key: str) -> Venv | None:
-        """Return the venv of a key if it is whole and its base interpreter is still there."""
+        """Return the venv of a key, with a lease on it, if it is whole and its base interpreter is still there.
+
+        Looks at the records of its packages, not at every file: `verify` does that.
+        """
+        for _ in range(HOLD_TRIES):
+            venv = self.described(key)
+            if venv is None:
+                return None
+            try:
+                lease = Lease.shared(lease_file(venv.path))
+            except OSError:
+                return None
+            if lease is not None:
+                # it may have been removed, or made again, between the two
+                again = self.described(key)
+                if again == venv:
+                    return replace(venv, lease=lease)
+                lease.release()
+            time.sleep(HOLD_PAUSE_S)
+        return None
+
+    def described(self, key: str) -> Venv | None:
+        """Return what the manifest of a key describes, if that is there; without a lease, so it may go any time."""
         manifest = self.read_json(self.venvs_dir / key / "manifest.json")
         if not isinstance(manifest, dict) or manifest.get("format") != MANIFEST_FORMAT:
             return None
@@ -174,16 +212,19 @@ class Cache:
                 installer=manifest["installer"],
                 warnings=tuple(manifest["warnings"]),
             )
-        except (KeyError, TypeError, ValueError):
+            records = {path / name: (size, mtime) for name, (size, mtime) in manifest["records"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
             return None
         # `exists` follows the link to the base interpreter
-        return venv if venv.python.exists() and venv.base_python.exists() else None
+        there = venv.python.exists() and venv.base_python.exists()
+        return venv if there and all(_as_it_was(file, *facts) for file, facts in records.items()) else None
 
     @contextmanager
     def attempt(self, key: str) -> Iterator[tuple[Path, Path]]:
         """Give the folders for one attempt at building an entry; the key's lock must be held.
 
-        What earlier attempts left is removed first. When the body raises, nothing of this one is left either.
+        What earlier attempts left is removed first, except a venv in which something still runs. When the body
+        raises, nothing of this one is left either.
 
         Yields:
             Where the venv goes, and a scratch folder that is removed in any case.
@@ -194,29 +235,66 @@ class Cache:
         entry = self.venvs_dir / key
         venv, scratch = entry / secrets.token_hex(4), entry / f"work-{secrets.token_hex(4)}"
         with self.boundary():
+            self.clear(key)
             entry.mkdir(parents=True, exist_ok=True)
-            (entry / "manifest.json").unlink(missing_ok=True)
-            for old in entry.iterdir():
-                discard(old)
             scratch.mkdir()
         try:
             yield venv, scratch
         except BaseException:
-            discard(entry)
+            discard(scratch)
+            self.clear(key)
             raise
         finally:
             discard(scratch)
 
-    def commit(self, venv: Venv, more: dict[str, object]) -> None:
-        """Declare an attempt whole: from now on `find` returns it.
+    def clear(self, key: str) -> bool:
+        """Remove an entry; the key's lock must be held. A venv in which something still runs stays, out of use.
+
+        Returns:
+            Whether nothing of it is left.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        entry = self.venvs_dir / key
+        if not entry.is_dir():
+            discard(entry)
+            return True
+        with contextlib.ExitStack() as held:
+            in_use = set()
+            for file in entry.glob("*.lease"):
+                lease = Lease.exclusive(file)
+                if lease is None:
+                    in_use.add(file.stem)
+                else:
+                    held.enter_context(lease)
+            # first of all, so that nobody takes it up while it is being removed
+            (entry / "manifest.json").unlink(missing_ok=True)
+            for old in entry.iterdir():
+                if old.name.partition(".")[0] not in in_use:
+                    discard(old)
+        with contextlib.suppress(OSError):
+            entry.rmdir()
+        return not entry.exists()
+
+    def commit(self, venv: Venv, contents: Contents, more: dict[str, object]) -> Venv:
+        """Declare an attempt whole: from now on `find` returns it, and nothing writes to it any more.
 
         Args:
             venv: The finished venv.
+            contents: What it consists of.
             more: Further facts for the manifest.
 
+        Returns:
+            The venv with a lease on it.
+
         Raises:
-            CacheError: the manifest cannot be written.
+            CacheError: the manifest, or a file beside it, cannot be written.
         """
+        with self.boundary():
+            # escapes, since a package may hold files whose names are no text
+            self.write(contents_file(venv.path), json.dumps(contents.to_json()).encode("ascii"))
+            lease = Lease.shared(lease_file(venv.path), create=True)
         manifest = {
             **more,
             "format": MANIFEST_FORMAT,
@@ -227,12 +305,16 @@ class Cache:
             "packages": dict(venv.packages),
             "installer": venv.installer,
             "warnings": list(venv.warnings),
+            "records": contents.records,
         }
         self.write_json(self.venvs_dir / venv.key / "manifest.json", manifest)
+        return replace(venv, lease=lease)
 
     @asynccontextmanager
     async def lock(self, key: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
         """Hold the lock of a key across processes; the system releases it when its holder dies.
+
+        While it is held, the installers' caches are not cleaned either.
 
         Args:
             key: The entry.
@@ -241,30 +323,58 @@ class Cache:
         Raises:
             CacheError: the lock file cannot be opened.
         """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.locks_dir / f"{key}.lock")
         waited = False
         while True:
-            with self.boundary():
-                try:
-                    lock.acquire(blocking=False)
-                    break
-                except Timeout:  # an OSError, too
-                    pass
+            with self.try_lock(key) as held:
+                cleaning = self._installing() if held else None
+                if cleaning is not None:
+                    with cleaning:
+                        yield
+                    return
             if not waited:
                 waited = True
                 on_wait()
             await asyncio.sleep(LOCK_POLL_S)
-        try:
-            yield
-        finally:
-            lock.release()
+
+    def _installing(self) -> Lease | None:
+        with self.boundary():
+            return Lease.shared(self.installers_file, create=True)
+
+    @contextmanager
+    def try_lock(self, key: str) -> Iterator[bool]:
+        """Hold the lock of a key if nobody else does; say whether it is held.
+
+        Raises:
+            CacheError: the lock file cannot be opened.
+        """
+        with self.boundary():
+            lock = Lease.exclusive(self.locks_dir / f"{key}.lock", create=True)
+        with lock or contextlib.nullcontext():
+            yield lock is not None
+
+
+def lease_file(venv: Path) -> Path:
+    """Return the file that is held by everyone who uses a venv."""
+    return venv.with_name(f"{venv.name}.lease")
+
+
+def contents_file(venv: Path) -> Path:
+    """Return the file that says what a venv consists of."""
+    return venv.with_name(f"{venv.name}.files.json")
+
+
+def compiled_file(venv: Path) -> Path:
+    """Return the file that says what was compiled in a venv after it was finished."""
+    return venv.with_name(f"{venv.name}.compiled.json")
 
 
 def discard(path: Path) -> None:
     """Remove a file or a whole folder; what cannot be removed stays and is in nobody's way."""
     if path.is_dir() and not path.is_symlink():
+        # the folders of a finished venv are not writable, not even for their owner
+        for folder, _, _ in os.walk(path):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o700)  # noqa: PTH101 - many, and given as text
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
@@ -278,6 +388,14 @@ def _default_root() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("benchmax")
+
+
+def _as_it_was(file: Path, size: int, mtime_ns: int) -> bool:
+    try:
+        status = file.stat()
+    except OSError:
+        return False
+    return (status.st_size, status.st_mtime_ns) == (size, mtime_ns)
 
 
 def _one_name(value: object) -> str:

@@ -74,6 +74,8 @@ async def run(
     cwd: Path,
     deadlines: Deadlines,
     on_line: Callable[[str], None] | None = None,
+    on_printed_line: Callable[[str], None] | None = None,
+    on_written: Callable[[int], None] | None = None,
 ) -> Finished:
     """Run a program and wait for its end.
 
@@ -83,21 +85,27 @@ async def run(
         cwd: Its working directory.
         deadlines: When to give up.
         on_line: Called with each line of standard error.
+        on_printed_line: Called with each line of standard output.
+        on_written: Called about once a second with the bytes its processes have written, to whatever.
 
     Raises:
         DeadlineError: a deadline passed; nothing of the tree is left.
         RunnerError: the command could not be executed.
     """
     out, err = OutputTail(STDOUT_BYTES), OutputTail(STDERR_BYTES)
-    lines = _Lines(on_line)
+    printed, said = _Lines(on_printed_line), _Lines(on_line)
+
+    def on_output(data: bytes) -> None:
+        out.write(data)
+        printed.feed(data)
 
     def on_error_output(data: bytes) -> None:
         err.write(data)
-        lines.feed(data)
+        said.feed(data)
 
     # installs are confined by their own policy once there is a stronger one than supervision
     process = await Process.start(
-        argv, env=env, cwd=cwd, policy=SandboxPolicy(), stdout=out.write, stderr=on_error_output
+        argv, env=env, cwd=cwd, policy=SandboxPolicy(), stdout=on_output, stderr=on_error_output
     )
     waiter = asyncio.ensure_future(process.wait())
     begun = time.monotonic()
@@ -112,8 +120,11 @@ async def run(
             done, _ = await asyncio.wait([waiter], timeout=pause)
             if done:
                 break
-            if watch.still_s() > deadlines.silence_s:
-                raise DeadlineError(silent=True, after_s=watch.still_s(), last_line=_last(out, err))
+            still_s = watch.still_s()
+            if on_written is not None:
+                on_written(watch.written)
+            if still_s > deadlines.silence_s:
+                raise DeadlineError(silent=True, after_s=still_s, last_line=_last(out, err))
     finally:
         if not waiter.done():
             await process.end(0.5)
@@ -149,18 +160,18 @@ class _Watch:
         self._err = err
         self._moved_at = time.monotonic()
         self._printed = 0
-        self._written = 0
         self._cpu_s = 0.0
+        self.written = 0
 
     def still_s(self) -> float:
         """Seconds since the last sign of progress."""
         printed = self._out.total + self._err.total
         written, cpu_s = _activity(self._pid)
-        if printed != self._printed or written > self._written or cpu_s - self._cpu_s >= BUSY_CPU_S:
+        if printed != self._printed or written > self.written or cpu_s - self._cpu_s >= BUSY_CPU_S:
             self._moved_at = time.monotonic()
             self._printed, self._cpu_s = printed, cpu_s
         # processes that ended take their counters with them, so the sums can also fall
-        self._written, self._cpu_s = written, min(self._cpu_s, cpu_s)
+        self.written, self._cpu_s = written, min(self._cpu_s, cpu_s)
         return time.monotonic() - self._moved_at
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
-from runner.errors import BuildError, IndexUnreachableError, ProvisionError, RequirementError
+from runner.errors import IndexUnreachableError, ProvisionError, RequirementError
 from runner.provision.workspace import Workspace
 
 Kind = Literal[
@@ -18,24 +20,27 @@ Kind = Literal[
     "build",
     "unreachable",
     "authentication",
+    "missing-file",
+    "broken-file",
     "hash",
     "disk",
+    "race",
     "other",
 ]
+"""What went wrong. Only a `race` is worth trying again: all others end the same way each time."""
 
 DETAIL_CHARS: Final = 8000
 LINE_CHARS: Final = 400
 
 _DISK_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded|os error 28\b|os error 122\b")
 _NOT_WRITABLE: Final = re.compile(r"Read-only file system|os error 30\b|Permission denied|os error 13\b")
-_NO_COMPILER: Final = re.compile(
-    r"command '?[^'\n]*\b(?:gcc|g\+\+|cc|c\+\+|clang)'? failed: No such file"
-    r"|unable to execute '?[^'\n]*\b(?:gcc|g\+\+|cc|clang)'?"
-    r"|Unknown compiler\(s\)|No CMAKE_C(?:XX)?_COMPILER could be found|(?:gcc|cc|clang): (?:command )?not found"
-    r"|no acceptable C compiler",
-    re.IGNORECASE,
+_VANISHED: Final = (
+    r"No such file or directory|Stale file handle|Directory not empty|os error (?:2|17|20|39|116)\b"
+    r"|\[Errno (?:2|17|20|39|116)\]"
 )
-_NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
+_CERTIFICATE: Final = re.compile(r"certificate|UnknownIssuer|CERTIFICATE_VERIFY_FAILED")
+EMPTY_SHA256: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""Of no bytes at all: the mark of a cache entry that somebody else was about to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +75,30 @@ def cache_failure(output: str, space: Workspace) -> Failure | None:
     return None
 
 
+def race(output: str, space: Workspace) -> Failure | None:
+    """Recognise that files of the installers' shared cache vanished or changed while they were used."""
+    for folder in (space.cache.uv_dir, space.cache.pip_dir):
+        path = re.escape(f"{folder}/")
+        match = re.search(rf"^.*(?:{_VANISHED}).*{path}.*$|^.*{path}.*(?:{_VANISHED}).*$", output, re.MULTILINE)
+        if match:
+            return Failure(
+                "race",
+                ProvisionError(
+                    f"the installer's cache changed while it was used: {one_line(match[0])}.",
+                    hint="Run it again; nothing should clean that cache while something is being installed.",
+                    detail=clip(output),
+                ),
+            )
+    return None
+
+
 def unknown_package(name: str, wanted_by: str, space: Workspace, detail: str) -> Failure:
     """A name the index does not have."""
     by = f", which {wanted_by} wants" if wanted_by else ""
     return Failure(
         "unknown-package",
         RequirementError(
-            f"there is no package named {name!r}{by} on {space.index.host}.",
+            f"there is no package named {name!r}{by} on {space.index.host_of(name)}.",
             hint="Correct the name in pip_dependencies, or name the index that has it.",
             detail=clip(detail),
         ),
@@ -88,10 +110,11 @@ def no_version(requirement: str, wanted_by: str, space: Workspace, detail: str, 
     """A package that exists, but not in such a version."""
     by = f", which {wanted_by} wants" if wanted_by else ""
     known = f" (there is: {there_is})" if there_is else ""
+    name = bare_name(requirement)
     return Failure(
         "no-version",
         RequirementError(
-            f"no version of {bare_name(requirement)!r} on {space.index.host} meets {requirement}{by}{known}.",
+            f"no version of {name!r} on {space.index.host_of(name)} meets {requirement}{by}{known}.",
             hint="Loosen that requirement.",
             detail=clip(detail),
         ),
@@ -144,51 +167,96 @@ def conflict(sides: Iterable[tuple[str, str]], explanation: str, detail: str) ->
     )
 
 
-def build_failure(package: str, output: str, hint: str = "") -> Failure:
-    """A source distribution that could not be built; the detail is the end of what the build said."""
-    tail = "\n".join(output.strip().splitlines()[-60:])
-    if _NO_COMPILER.search(output):
-        message = f"building {package!r} failed: no C compiler."
-        remedy = "Install one (such as gcc), or ask for a version that has a wheel for this Python."
-    elif module := _NO_MODULE.search(output):
-        message = f"building {package!r} failed: its build needs {module[1]!r}, which it does not declare."
-        remedy = hint or "Ask for a version that has a wheel for this Python."
-    else:
-        message = f"building {package!r} from source failed."
-        remedy = "See the detail for the end of its output; a version with a wheel for this Python needs no build."
-    return Failure("build", BuildError(message, hint=remedy, detail=clip(tail)), frozenset({bare_name(package)}))
-
-
 def unreachable(space: Workspace, reason: str, detail: str, *, host: str = "") -> Failure:
-    """An index or file host that does not answer."""
+    """An index or file host that does not answer, or not sensibly."""
+    host = host or space.index.host
+    if _CERTIFICATE.search(reason):
+        hint = "Name the file of the certificate authorities to trust in the variable SSL_CERT_FILE."
+    else:
+        hint = "Check the network and the proxy settings, or name another index."
+    what = "the package index" if host == space.index.host else "the server"
     return Failure(
         "unreachable",
         IndexUnreachableError(
-            f"the package index at {host or space.index.host} cannot be reached: {one_line(reason)}.",
-            hint="Check the network and the proxy settings, or name another index.",
-            detail=clip(detail),
+            f"{what} at {host} cannot be reached: {one_line(reason)}.", hint=hint, detail=clip(detail)
         ),
     )
 
 
 def refused(space: Workspace, reason: str, detail: str) -> Failure:
     """An index that wants credentials it was not given."""
+    by_proxy = reason.startswith("407")
+    what = "the proxy on the way to the package index" if by_proxy else "the package index"
+    hint = (
+        "Give user name and password in the proxy variables."
+        if by_proxy
+        else "Give user name and password in its address, or check the ones given."
+    )
     return Failure(
         "authentication",
         IndexUnreachableError(
-            f"the package index at {space.index.host} refuses access: {one_line(reason)}.",
-            hint="Give user name and password in its address, or check the ones given.",
+            f"{what} at {space.index.host} refuses access: {one_line(reason)}.", hint=hint, detail=clip(detail)
+        ),
+    )
+
+
+def missing_file(url: str, space: Workspace, detail: str) -> Failure:
+    """A file that is not where the index, or the bundle itself, says."""
+    parts = urlsplit(url)
+    name = parts.path.rpartition("/")[2] or url
+    # both installers name a requirement that has an address of its own in this way
+    if f" @ {url.partition('#')[0]}" in detail:
+        error: ProvisionError = RequirementError(
+            f"there is no file {name} at {parts.netloc} (404).",
+            hint="Correct the address in pip_dependencies.",
+            detail=clip(detail),
+        )
+    else:
+        error = IndexUnreachableError(
+            f"the package index at {space.index.host} lists {name}, but the file is not there (404).",
+            hint="Its pages may be out of step with its files; try later, or ask for another version.",
+            detail=clip(detail),
+        )
+    return Failure("missing-file", error)
+
+
+def broken_file(package: str, reason: str, space: Workspace, detail: str) -> Failure:
+    """A file that is no package."""
+    host = space.index.host_of(bare_name(package))
+    return Failure(
+        "broken-file",
+        ProvisionError(
+            f"the file of {package!r} from {host} is not a valid package: {one_line(reason)}.",
+            hint="Ask for another version, or tell who runs the index.",
             detail=clip(detail),
         ),
+        frozenset({bare_name(package)}),
+    )
+
+
+def no_checkout(package: str, reason: str, space: Workspace, detail: str) -> Failure:
+    """A requirement on a repository that cannot be fetched."""
+    if re.search(r"Could(?: not|n't) (?:connect|resolve)|Failed to connect|timed out|unable to look up", reason):
+        host = re.search(r"https?://([^/'\s]+)|(?<=@)([\w.-]+)(?=[:/])", reason)
+        return unreachable(space, reason, detail, host=(host[1] or host[2]) if host else "its repository")
+    return Failure(
+        "missing-file",
+        RequirementError(
+            f"the repository of {package!r} cannot be fetched: {one_line(reason)}.",
+            hint="Check address and revision in pip_dependencies; one that asks for a login cannot be used.",
+            detail=clip(detail),
+        ),
+        frozenset({bare_name(package)}),
     )
 
 
 def wrong_hash(package: str, space: Workspace, detail: str) -> Failure:
     """A file whose content is not what the index or the lock says."""
+    host = space.index.host_of(bare_name(package))
     return Failure(
         "hash",
         ProvisionError(
-            f"a file of {package!r} from {space.index.host} is not the one its digest stands for.",
+            f"a file of {package!r} from {host} is not the one its digest stands for.",
             hint="A proxy or mirror may be broken, or the file was replaced; do not trust it before you know.",
             detail=clip(detail),
         ),
@@ -196,11 +264,20 @@ def wrong_hash(package: str, space: Workspace, detail: str) -> Failure:
     )
 
 
-def other(title: str, how: str, output: str) -> Failure:
+def other(title: str, how: str, output: str, causes: Sequence[str] = ()) -> Failure:
     """Something new; the installer's own last words say what."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["it said nothing"]
-    return Failure("other", ProvisionError(f"{title} failed with {how}: {one_line(errors[0])}.", detail=clip(output)))
+    said = one_line(": ".join([errors[0], *causes[-1:]]))
+    return Failure("other", ProvisionError(f"{title} failed with {how}: {said}.", detail=clip(output)))
+
+
+def status_text(code: str) -> str:
+    """Return an HTTP status with its name, such as `503 Service Unavailable`."""
+    try:
+        return f"{code} {HTTPStatus(int(code)).phrase}"
+    except ValueError:
+        return code
 
 
 def bare_name(requirement: str) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from runner.errors import UsageError
+from runner.provision.options import Choice
 from runner.provision.pip import Pip
 from runner.provision.resolution import Resolution
 from runner.provision.uv import Uv, find_uv
 from runner.provision.workspace import Workspace
-
-Choice = Literal["auto", "uv", "pip"]
 
 
 class Installer(Protocol):
@@ -31,6 +30,7 @@ class Installer(Protocol):
         allowed: AbstractSet[str],
         forbidden: AbstractSet[str],
         follow_dependencies: bool,
+        universal: bool = False,
     ) -> Resolution:
         """Find the newest versions that meet all requirements.
 
@@ -39,6 +39,10 @@ class Installer(Protocol):
             allowed: Canonical names of packages whose prereleases count like any other release.
             forbidden: Canonical names of packages of which no prerelease may be taken.
             follow_dependencies: Whether requirements of requirements count.
+            universal: Resolve for all platforms, where `locks_all_platforms`, and for no other series.
+
+        Returns:
+            Exact packages; addresses in it are those of the indexes, without credentials, and paths are absolute.
 
         Raises:
             InstallerFailedError: there is no solution, or the installer could not work; it carries the reason.
@@ -46,7 +50,12 @@ class Installer(Protocol):
         """
         ...
 
-    async def install(self, lock: Path, *, python: Path) -> None:
+    @property
+    def locks_all_platforms(self) -> bool:
+        """Whether `universal` resolutions hold for other kinds of machines."""
+        ...
+
+    async def install(self, lock: Resolution, *, python: Path) -> None:
         """Install exactly what a lock says into the venv of an interpreter.
 
         Raises:

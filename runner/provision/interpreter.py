@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from runner.errors import InterpreterNotFoundError, RunnerError, UsageError
 from runner.provision.cache import Cache
-from runner.provision.candidates import Candidate, candidates, described_places
+from runner.provision.candidates import VARIABLES, Candidate, candidates, described_places, on_path
 from runner.provision.command import DeadlineError, Deadlines, run
 from runner.provision.environment import probe_environment
 
@@ -74,7 +74,8 @@ async def find_interpreter(series: str, *, python: str | None, cache: Cache) -> 
 
     Args:
         series: The series that is needed.
-        python: Path of an interpreter, or a version (`3.12` or `3.12.1`), to use instead of searching freely.
+        python: What to use instead of searching freely: the path of an interpreter or of the folder of a venv or
+            installation, the bare name of a program on PATH, or a version (`3.12` or `3.12.1`).
         cache: Where facts about interpreters are kept.
 
     Raises:
@@ -84,7 +85,7 @@ async def find_interpreter(series: str, *, python: str | None, cache: Cache) -> 
     """
     memory = _Memory(cache)
     if python is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
-        return await _named(python, series, memory)
+        return await _named_of_series(python, series, memory)
     if python is not None and ".".join(python.split(".")[:2]) != series:
         raise UsageError(
             f"Python {python} was asked for, but {series} is needed.", hint="Series must be equal; leave it out."
@@ -112,16 +113,39 @@ async def find_interpreter(series: str, *, python: str | None, cache: Cache) -> 
     )
 
 
-async def _named(name: str, series: str, memory: _Memory) -> Interpreter:
-    path = _existing_file(name)
+async def named_interpreter(name: str, *, cache: Cache) -> Interpreter:
+    """Return the interpreter that somebody named, whatever its series.
+
+    Args:
+        name: Its path, the folder of its installation or of a venv made from it, or the bare name of a program on PATH.
+        cache: Where facts about interpreters are kept.
+
+    Raises:
+        InterpreterNotFoundError: it does not run, or is no Python.
+        UsageError: there is nothing of that name.
+        CacheError: the cache cannot be written.
+    """
+    return await _named(name, _Memory(cache))
+
+
+async def _named(name: str, memory: _Memory) -> Interpreter:
+    path = _meant(name)
     if path is None:
-        raise UsageError(f"{name!r} is neither an interpreter nor a version such as {series}.")
+        raise UsageError(f"{name!r} is neither an interpreter nor a version such as 3.12.", hint=_advice_on_name(name))
     facts, verdict = await memory.probe(path)
     if facts is None:
-        raise InterpreterNotFoundError(f"{path} is not a usable Python: {verdict}.")
+        raise InterpreterNotFoundError(
+            f"{path} is not a usable Python: {verdict}.",
+            hint="Name the interpreter itself, not a launcher or shim, or leave it out to have one searched for.",
+        )
+    return facts
+
+
+async def _named_of_series(name: str, series: str, memory: _Memory) -> Interpreter:
+    facts = await _named(name, memory)
     if facts.implementation != "cpython" or facts.series != series:
         raise UsageError(
-            f"{path} is {facts.implementation} {facts.version}, but CPython {series} is needed.",
+            f"{_meant(name)} is {facts.implementation} {facts.version}, but CPython {series} is needed.",
             hint="Name an interpreter of that series, or leave it out.",
         )
     return facts
@@ -246,9 +270,20 @@ def _stamp(path: Path) -> list[int] | None:
     return [status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev]
 
 
-def _existing_file(name: str) -> Path | None:
+def _meant(name: str) -> Path | None:
+    if "/" not in name and name != "~":
+        # as in a shell, a bare name is never a file that happens to lie in the working directory
+        return on_path(name)
     path = Path(name).expanduser().absolute()
+    if path.is_dir():
+        path = path / "bin" / "python"
     return path if path.is_file() else None
+
+
+def _advice_on_name(name: str) -> str:
+    if "/" not in name and Path(name).exists():
+        return f"For the one in the working directory write ./{name}."
+    return "Name a path, a program on PATH, or a version; leave it out to have one searched for."
 
 
 def _real(path: Path) -> Path:
@@ -256,6 +291,6 @@ def _real(path: Path) -> Path:
 
 
 def _circumstances(wanted: str) -> str:
-    """Name a search: the same question may have another answer under another PATH or from another Python."""
-    asked = [wanted, os.environ.get("PATH", ""), os.environ.get("HOME", ""), sys.base_prefix]
+    """Name a search: the same question may have another answer under another PATH or home, or from another Python."""
+    asked = [wanted, sys.base_prefix, *(os.environ.get(name, "") for name in VARIABLES)]
     return hashlib.sha256("\0".join(asked).encode("utf-8", "surrogateescape")).hexdigest()[:32]

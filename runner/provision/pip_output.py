@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from runner.provision.build_failure import build_failure
 from runner.provision.command import Finished
 from runner.provision.diagnosis import (
+    EMPTY_SHA256,
     Failure,
-    build_failure,
+    broken_file,
     cache_failure,
     conflict,
+    missing_file,
+    no_checkout,
     no_version,
     no_wheel,
     other,
+    race,
     refused,
+    status_text,
     unknown_package,
     unreachable,
     wrong_hash,
@@ -23,13 +29,26 @@ from runner.provision.workspace import Workspace
 
 _NO_MATCH: Final = re.compile(r"^ERROR: No matching distribution found for (.+?)(?: \(from (.+)\))?$", re.MULTILINE)
 _VERSIONS: Final = re.compile(r"\(from versions: ([^)]*)\)")
-_REFUSED: Final = re.compile(r"(?:401|403|407) Client Error[^\n]*|(?<=HTTP/1\.1\" )(?:401|403|407)\b")
+_REFUSED: Final = re.compile(r"(401|403|407) Client Error|(?<=HTTP/1\.1\" )(401|403|407)\b")
+_SERVER_ERROR: Final = re.compile(
+    r"(5\d\d) Server Error: [^\n]*? for url: https?://([^/\s]+)|too many (5\d\d) error responses"
+)
+_GONE: Final = re.compile(r"HTTP error (?:404|410) while getting (\S+)")
 _GAVE_UP: Final = re.compile(r"Retrying \(Retry\(total=0.*?connection broken by '(.*)': (\S+)")
+_HOST: Final = re.compile(r"host='([^']+)', port=(\d+)")
+_UNFETCHED: Final = re.compile(r"Failed to build '?([^'\s]+)'? when git |Cannot find command 'git'")
+_BROKEN: Final = (
+    re.compile(r"ERROR: Wheel '(?P<name>[^']+)' located at \S+ (?P<why>is invalid)"),
+    re.compile(r"ERROR: For req: (?P<name>[^\s;]+?)\.? (?P<why>[^\n]*)"),
+    re.compile(r"ERROR: (?P<name>\S+) has an (?P<why>invalid wheel[^\n]*)"),
+    re.compile(r"ERROR: (?P<name>\S+) (?P<why>(?:is not a supported wheel|has inconsistent)[^\n]*)"),
+)
 _BUILDING: Final = (
     re.compile(r"Encountered error while generating package metadata\.\s*╰─> (\S+)"),
     re.compile(r"ERROR: Failed building wheel for (\S+)"),
     re.compile(r"Failed to build '?([^'\s]+)'?"),
 )
+_COLLECTING: Final = r"^Collecting {name}(?:[<>=!~\[;][^\n(]*?| @ \S+)?(?: \(from ([^)\n]+)\))?$"
 _CONFLICT: Final = re.compile(r"The conflict is caused by:\n((?:[ \t]+\S.*\n)+)")
 _DEPENDS: Final = re.compile(r"^(\S+ \S+) depends on (.+)$")
 _ASKED: Final = re.compile(r"^The user requested (.+)$")
@@ -50,19 +69,35 @@ def diagnose(finished: Finished, space: Workspace, *, log: str = "") -> Failure:
         log: What `pip index versions NAME -vv` said about the package nothing was found for.
     """
     output = finished.output
-    if failure := cache_failure(output, space):
+    if failure := cache_failure(output, space) or race(output, space):
         return failure
     if "DO NOT MATCH THE HASHES" in output:
         match = re.search(r"^\s+(\S+) from ", output, re.MULTILINE)
-        return wrong_hash(match[1] if match else "a package", space, output)
+        failure = wrong_hash(match[1] if match else "a package", space, output)
+        # of a file that was about to be written by somebody else
+        return Failure("race", failure.error, failure.names) if EMPTY_SHA256 in output else failure
+    if match := _GONE.search(output):
+        return missing_file(match[1], space, output)
     if match := _REFUSED.search(f"{log}\n{output}"):
-        return refused(space, match[0].partition(" for url")[0], output)
+        return refused(space, status_text(match[1] or match[2]), output)
+    if match := _SERVER_ERROR.search(f"{log}\n{output}"):
+        answer = f"it answers {status_text(match[1] or match[3])}"
+        return unreachable(space, answer, output, host=match[2] or "")
+    if match := _UNFETCHED.search(output):
+        said = re.findall(r"^\s*(?:fatal|error|ERROR): (.+)$", output, re.MULTILINE)
+        reason = next((line for line in said if not line.startswith(("subprocess-", "Failed to build"))), "git failed")
+        return no_checkout(match[1] or "a requirement", reason, space, output)
     if match := _GAVE_UP.search(output + log):
-        reason = match[1].rpartition(": ")[2].strip("\"')")
-        return unreachable(space, reason, output)
+        return unreachable(space, _reason(match[1]), output, host=_host(match[1], space))
+    for pattern in _BROKEN:
+        if match := pattern.search(output):
+            return broken_file(match["name"], match["why"], space, output)
     for pattern in _BUILDING:
         if match := pattern.search(output):
-            return build_failure(match[1], output)
+            name = match[1]
+            by = re.search(_COLLECTING.format(name=re.escape(name)), output, re.MULTILINE | re.IGNORECASE)
+            wanted_by = (by[1] or "").partition("->")[0].partition(" @ ")[0] if by else ""
+            return build_failure(name, output, wanted_by=wanted_by)
     if match := _CONFLICT.search(output):
         sides = []
         for line in match[1].splitlines():
@@ -74,6 +109,22 @@ def diagnose(finished: Finished, space: Workspace, *, log: str = "") -> Failure:
     if match := _NO_MATCH.search(output):
         return _nothing_found(match[1], match[2] or "", output, log, space)
     return other("pip", finished.how, output)
+
+
+def _reason(text: str) -> str:
+    """Take what happened out of the exceptions it is wrapped in."""
+    text = re.sub(r"^(?:\w+\()+(?:\d+, )?[\"']?", "", text)
+    text = re.sub(r"^HTTPS?Connection(?:Pool)?\(host='[^']*', port=\d+\): ", "", text).rstrip("\"')")
+    return text + ")" * max(0, text.count("(") - text.count(")"))
+
+
+def _host(text: str, space: Workspace) -> str:
+    """Return the host that was asked if it is not the index."""
+    match = _HOST.search(text)
+    if match is None:
+        return ""
+    host = f"{match[1]}:{match[2]}" if match[2] not in ("80", "443") else match[1]
+    return "" if host == space.index.host else host
 
 
 def _nothing_found(requirement: str, wanted_by: str, output: str, log: str, space: Workspace) -> Failure:

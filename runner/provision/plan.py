@@ -19,15 +19,26 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from runner.errors import IncompatibleBundleError, RequirementError
-from runner.provision.index import Index, redact_addresses
+from runner.errors import IncompatibleBundleError, RequirementError, UsageError
+from runner.provision.index import redact_addresses
 from runner.provision.interpreter import Interpreter
-from runner.provision.wheel import DISTRIBUTION, OwnWheel, own_requires_python, own_version
+from runner.provision.lock import LOCK_NAME, Lock, markers
+from runner.provision.options import ProvisionOptions
+from runner.provision.ranges import check_pins
+from runner.provision.wheel import (
+    DISTRIBUTION,
+    LIBRARY_NEEDS,
+    WORKER_NEEDS,
+    OwnWheel,
+    own_requirements,
+    own_requires_python,
+    own_version,
+)
 
 if TYPE_CHECKING:
     from benchmax.bundle import BundleMetadata
 
-KEY_FORMAT: Final = 1
+KEY_FORMAT: Final = 2
 """Part of every key: raised when venvs made by an older release must not be used by a newer one."""
 
 LINK_MODE: Final = "clone"
@@ -44,6 +55,7 @@ class Plan:
         worker_needs: Requirements of the worker's own code.
         follow_dependencies: Whether the requirements of the requirements are installed too.
         index_benchmax: Take `benchmax` from the index, within the series: the bundle cannot have ours.
+        lock: What to install, exactly; nothing is resolved then.
     """
 
     requirements: tuple[str, ...]
@@ -51,6 +63,7 @@ class Plan:
     worker_needs: tuple[str, ...] = ()
     follow_dependencies: bool = True
     index_benchmax: bool = False
+    lock: Lock | None = None
 
     def lines(self, wheel_path: Path | None) -> list[str]:
         """Return everything to resolve, one PEP 508 requirement each.
@@ -67,13 +80,13 @@ class Plan:
             lines.append(f"{DISTRIBUTION} @ {wheel_path.as_uri()}")
         return [*lines, *self.worker_needs]
 
-    def key(self, interpreter: Interpreter, *, installer: str, index: Index) -> str:
+    def key(self, interpreter: Interpreter, *, installer: str, options: ProvisionOptions) -> str:
         """Name the venv these inputs give.
 
         Args:
             interpreter: What it is made from.
             installer: Family of the installer, `uv` or `pip`.
-            index: Where packages come from; its credentials have no part in the key.
+            options: How packages are looked for and chosen; credentials have no part in the key.
 
         Raises:
             RequirementError: a requirement refers to a local file that is not there.
@@ -88,7 +101,9 @@ class Plan:
             "follow_dependencies": self.follow_dependencies,
             "link_mode": LINK_MODE,
             "installer": installer,
-            "index": index.public_url,
+            "only_binary": options.only_binary,
+            # a lock leaves nothing to look for or to choose
+            "packages": options.key_inputs() if self.lock is None else self.lock.digest,
         }
         text = json.dumps(inputs, sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
@@ -98,23 +113,41 @@ class Plan:
         return [redact_addresses(line) for line in self.requirements]
 
 
-def plan_for_bundle(metadata: BundleMetadata, *, wheel: OwnWheel, worker_needs: Sequence[str]) -> Plan:
+def plan_for_bundle(metadata: BundleMetadata, *, wheel: OwnWheel, options: ProvisionOptions) -> Plan:
     """Plan the venv of a bundle.
 
     Args:
         metadata: The bundle's metadata.
         wheel: This installation's own package.
-        worker_needs: Requirements of the worker's own code.
+        options: How packages are looked for and chosen; a lock is read and checked.
 
     Raises:
-        RequirementError: a requirement cannot be passed on to an installer.
+        RequirementError: a requirement cannot be passed on to an installer, leaves no version the worker could run
+            with, or is not what the lock was made for.
+        UsageError: there is no lock, but there has to be one.
     """
+    series = metadata.python_version.strip()
     requirements = check_requirements(metadata.pip_dependencies)
+    index_benchmax = any(not _met_by(line, wheel.version) for line in requirements)
+    lock = None
+    if options.lock is not None:
+        lock = Lock.read(options.lock)
+        index_benchmax = lock.has_benchmax
+    elif options.locked:
+        raise UsageError(f"a lock is demanded, but there is no {LOCK_NAME}.", hint="Make it with `benchmax lock DIR`.")
+    worker_needs = own_requirements(WORKER_NEEDS)
+    # another release of benchmax has other needs, which only its index knows
+    needs = worker_needs if index_benchmax else (*own_requirements(LIBRARY_NEEDS), *worker_needs)
+    check_pins(requirements, needs, environment=markers(series), benchmax=wheel.version)
+    if lock is not None:
+        in_series = (f"{DISTRIBUTION}=={series_of(wheel.version)}.*",) if index_benchmax else ()
+        lock.check(requirements=requirements, needs=(*needs, *in_series), series=series, options=options)
     return Plan(
         requirements=requirements,
         wheel=wheel,
-        worker_needs=tuple(worker_needs),
-        index_benchmax=any(not _met_by(line, wheel.version) for line in requirements),
+        worker_needs=worker_needs,
+        index_benchmax=index_benchmax,
+        lock=lock,
     )
 
 

@@ -26,7 +26,7 @@ HasFinal = Callable[[str], Awaitable[bool]]
 
 
 async def resolve_within_rule(
-    requirements: Sequence[str], *, resolve: Resolve, has_final: HasFinal
+    requirements: Sequence[str], *, resolve: Resolve, has_final: HasFinal, only_listed: bool = False
 ) -> tuple[Resolution, tuple[str, ...]]:
     """Resolve without letting a prerelease in that nobody asked for.
 
@@ -34,6 +34,7 @@ async def resolve_within_rule(
         requirements: What is asked for, as PEP 508 text.
         resolve: The installer's resolver.
         has_final: The installer's knowledge of the index.
+        only_listed: Take a prerelease only if it is listed, even of a package that has no other release.
 
     Returns:
         The resolution, and one warning for each package that is older than it would be without the rule.
@@ -54,11 +55,12 @@ async def resolve_within_rule(
             raise
         first = first or resolution
         unasked = {}
-        for name, version in resolution.packages.items():
-            if not _is_prerelease(version) or name in listed or name in without_final or name in forbidden:
+        for name, versions in resolution.versions.items():
+            prereleases = [version for version in versions if _is_prerelease(version)]
+            if not prereleases or name in listed or name in without_final or name in forbidden:
                 continue
-            if await has_final(name):
-                unasked[name] = version
+            if only_listed or await has_final(name):
+                unasked[name] = prereleases[-1]
             else:
                 without_final.add(name)
         if not unasked:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 from benchmax.bundle import BundleMetadata
+from runner.errors import InstallTimeoutError, UsageError
 from runner.limits import Limits
 from runner.provision.build import build
 from runner.provision.cache import Cache
 from runner.provision.candidates import running_series
-from runner.provision.index import Index
-from runner.provision.installer import Choice, installer_family
+from runner.provision.installer import installer_family
 from runner.provision.interpreter import find_interpreter
+from runner.provision.options import ProvisionOptions
 from runner.provision.plan import Plan, check_requirements, check_series, plan_for_bundle
 from runner.provision.progress import Progress, ProvisionEvent
+from runner.provision.relay import relaying
+from runner.provision.retry import once_more_after_a_race
 from runner.provision.venv import Venv
-from runner.provision.wheel import WORKER_NEEDS, build_own_wheel, own_requirements
+from runner.provision.wheel import build_own_wheel
 from runner.provision.workspace import Workspace
 
 
@@ -25,8 +29,7 @@ async def provision(
     *,
     python: str | None = None,
     cache: Cache | None = None,
-    index_url: str | None = None,
-    installer: Choice = "auto",
+    options: ProvisionOptions | None = None,
     limits: Limits | None = None,
     on_event: Callable[[ProvisionEvent], None] | None = None,
 ) -> Venv:
@@ -39,8 +42,7 @@ async def provision(
         metadata: The bundle's metadata.
         python: Path of an interpreter, or a version, instead of a free search; its series must be the bundle's.
         cache: Where venvs are kept; by default the user's cache folder.
-        index_url: Package index; by default `BENCHMAX_INDEX_URL`, else the Python Package Index.
-        installer: `uv`, `pip`, or `auto` for uv where there is one.
+        options: How packages are looked for and chosen, and a lock to install from.
         limits: Deadlines `install_s` and `install_silence_s`; by default those of `Limits`.
         on_event: Called with each step.
 
@@ -57,15 +59,15 @@ async def provision(
     if not isinstance(metadata, BundleMetadata):
         raise TypeError(f"metadata must be BundleMetadata, got {type(metadata).__name__}.")
     check_series(metadata)
+    options = options or ProvisionOptions()
     wheel = await asyncio.to_thread(build_own_wheel)
-    plan = plan_for_bundle(metadata, wheel=wheel, worker_needs=own_requirements(WORKER_NEEDS))
+    plan = await asyncio.to_thread(plan_for_bundle, metadata, wheel=wheel, options=options)
     return await _find_or_build(
         plan,
         series=metadata.python_version.strip(),
         python=python,
         cache=cache,
-        index_url=index_url,
-        installer=installer,
+        options=options,
         limits=limits,
         on_event=on_event,
     )
@@ -78,8 +80,7 @@ async def provision_packages(
     python_series: str | None = None,
     follow_dependencies: bool = True,
     cache: Cache | None = None,
-    index_url: str | None = None,
-    installer: Choice = "auto",
+    options: ProvisionOptions | None = None,
     limits: Limits | None = None,
     on_event: Callable[[ProvisionEvent], None] | None = None,
 ) -> Venv:
@@ -91,8 +92,7 @@ async def provision_packages(
         python_series: Series of the interpreter, such as `3.12`; by default that of this process.
         follow_dependencies: Whether the requirements of the requirements are installed too.
         cache: As for `provision`.
-        index_url: As for `provision`.
-        installer: As for `provision`.
+        options: As for `provision`, without a lock.
         limits: As for `provision`.
         on_event: As for `provision`.
 
@@ -100,14 +100,15 @@ async def provision_packages(
         ProvisionError: as for `provision`.
         UsageError: an argument cannot be meant.
     """
+    if options is not None and (options.lock is not None or options.locked):
+        raise UsageError("packages are installed without a lock; only bundles have one.", hint="Leave out lock.")
     plan = Plan(requirements=check_requirements(requirements), follow_dependencies=follow_dependencies)
     return await _find_or_build(
         plan,
         series=python_series or running_series(),
         python=python,
         cache=cache,
-        index_url=index_url,
-        installer=installer,
+        options=options,
         limits=limits,
         on_event=on_event,
     )
@@ -119,18 +120,17 @@ async def _find_or_build(
     series: str,
     python: str | None,
     cache: Cache | None,
-    index_url: str | None,
-    installer: Choice,
+    options: ProvisionOptions | None,
     limits: Limits | None,
     on_event: Callable[[ProvisionEvent], None] | None,
 ) -> Venv:
     progress = Progress(on_event)
     cache = cache or Cache()
-    index = Index.from_url(index_url)
-    family = installer_family(installer)
+    options, limits = options or ProvisionOptions(), limits or Limits()
+    family = installer_family(options.installer)
     interpreter = await find_interpreter(series, python=python, cache=cache)
     progress.tell("interpreter", f"Python {interpreter.version} at {interpreter.path}")
-    key = await asyncio.to_thread(plan.key, interpreter, installer=family, index=index)
+    key = await asyncio.to_thread(plan.key, interpreter, installer=family, options=options)
 
     def found() -> Venv | None:
         venv = cache.find(key)
@@ -145,18 +145,33 @@ async def _find_or_build(
     def on_wait() -> None:
         progress.tell("install", f"waiting for another process that builds venv {key}")
 
-    async with cache.lock(key, on_wait):
+    async def attempt() -> Venv:
+        with cache.attempt(key) as (target, scratch):
+            async with relaying(options) as relay:
+                space = Workspace(
+                    interpreter=interpreter,
+                    cache=cache,
+                    target=target,
+                    scratch=scratch,
+                    options=options,
+                    index=options.indexes(),
+                    limits=limits,
+                    progress=progress,
+                    relay=relay,
+                )
+                return await build(plan, key=key, family=family, space=space)
+
+    async with contextlib.AsyncExitStack() as holding:
+        try:
+            async with asyncio.timeout(limits.install_s):
+                await holding.enter_async_context(cache.lock(key, on_wait))
+        except TimeoutError:
+            # its own limits end it, unless it is stopped or others were given to it
+            raise InstallTimeoutError(
+                f"another process has held venv {key} for {limits.install_s:.3g} s, and has not finished it.",
+                hint="End it if it hangs; its place is then taken. Otherwise raise the limit install_s.",
+            ) from None
         # whoever held the lock may have built it
         if venv := found():
             return venv
-        with cache.attempt(key) as (target, scratch):
-            space = Workspace(
-                interpreter=interpreter,
-                cache=cache,
-                target=target,
-                scratch=scratch,
-                index=index,
-                limits=limits or Limits(),
-                progress=progress,
-            )
-            return await build(plan, key=key, family=family, space=space)
+        return await once_more_after_a_race(attempt, progress)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from runner.provision.lease import Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,8 @@ class Venv:
         packages: What is installed in it: canonical name to version, sorted by name.
         installer: What installed the packages, with its version, such as `uv 0.13.9`.
         warnings: What the person who runs the bundle should know about how its requirements were met.
+        lease: Keeps it from being removed from the cache; release it when nothing runs in the venv any more. It is
+            released by itself when the object goes.
     """
 
     key: str
@@ -30,3 +34,4 @@ class Venv:
     packages: Mapping[str, str]
     installer: str
     warnings: tuple[str, ...]
+    lease: Lease | None = field(default=None, compare=False, repr=False)

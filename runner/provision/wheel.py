@@ -7,13 +7,16 @@ give equal bytes, so its digest says whether two venvs hold the same release or 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageMetadata
 from pathlib import Path
 from typing import Final
 
@@ -61,20 +64,25 @@ class OwnWheel:
         return path
 
 
+@functools.cache
+def _installed() -> PackageMetadata | None:
+    """Return this distribution's metadata; reading it takes longer than finding a cached venv."""
+    try:
+        return importlib.metadata.metadata(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def own_version() -> str:
     """Return the version of this installation, `unknown` where it is not installed as a distribution."""
-    try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    metadata = _installed()
+    return "unknown" if metadata is None else str(metadata["Version"])
 
 
 def own_requires_python() -> str:
     """Return the Python versions this installation supports, such as `>=3.11,<3.14`."""
-    try:
-        return str((importlib.metadata.metadata(DISTRIBUTION).get_all("Requires-Python") or [""])[0])
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    metadata = _installed()
+    return "" if metadata is None else str((metadata.get_all("Requires-Python") or [""])[0])
 
 
 def own_requirements(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,7 +92,8 @@ def own_requirements(names: tuple[str, ...]) -> tuple[str, ...]:
         ProvisionError: the installed metadata does not name one of them.
     """
     found: dict[str, str] = {}
-    for text in importlib.metadata.requires(DISTRIBUTION) or ():
+    metadata = _installed()
+    for text in (None if metadata is None else metadata.get_all("Requires-Dist")) or ():
         requirement = Requirement(text)
         if canonicalize_name(requirement.name) in names and requirement.marker is None:
             found[canonicalize_name(requirement.name)] = str(requirement)
@@ -138,13 +147,16 @@ def _sources() -> Iterator[tuple[str, bytes]]:
     spec = importlib.util.find_spec(DISTRIBUTION)
     if spec is None or not spec.submodule_search_locations:
         raise ProvisionError("the package benchmax cannot be found next to the runner.", hint="Install it again.")
-    root = Path(spec.submodule_search_locations[0])
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        if not path.is_file() or "__pycache__" in inside.parts or path.suffix in {".pyc", ".pyo"}:
-            continue
+    root = spec.submodule_search_locations[0]
+    found: dict[str, str] = {}
+    # as text: this is done for every venv that is looked for
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        inside = f"{DISTRIBUTION}{folder.removeprefix(root)}"
+        found |= {f"{inside}/{name}": f"{folder}/{name}" for name in names if not name.endswith((".pyc", ".pyo"))}
+    for name, path in sorted(found.items()):
         try:
-            yield f"{DISTRIBUTION}/{inside.as_posix()}", path.read_bytes()
+            yield name, Path(path).read_bytes()
         except OSError as error:
             raise ProvisionError(f"the source {path} cannot be read: {error.strerror}.") from error
 

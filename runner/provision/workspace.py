@@ -12,9 +12,11 @@ from runner.limits import Limits
 from runner.provision.cache import Cache
 from runner.provision.command import DeadlineError, Deadlines, Finished, run
 from runner.provision.environment import installer_environment
-from runner.provision.index import Index
+from runner.provision.index import Indexes
 from runner.provision.interpreter import Interpreter
+from runner.provision.options import ProvisionOptions
 from runner.provision.progress import Phase, Progress
+from runner.provision.relay import Relay
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +28,9 @@ class Workspace:
         cache: Where it is made.
         target: Where the venv goes; only the build that has this workspace writes there.
         scratch: Private folder that is removed when the build ends.
+        options: How packages are looked for and chosen.
         index: Where packages come from.
+        relay: Who asks the indexes for the installers, where these may not do it themselves.
         limits: Deadlines; the clock starts when this object is made.
         progress: Who hears about steps.
     """
@@ -35,9 +39,11 @@ class Workspace:
     cache: Cache
     target: Path
     scratch: Path
-    index: Index
+    options: ProvisionOptions
+    index: Indexes
     limits: Limits
     progress: Progress
+    relay: Relay | None = None
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,17 +76,19 @@ class Workspace:
                 cwd=self.scratch,
                 deadlines=Deadlines(at=self._until, silence_s=self.limits.install_silence_s),
                 on_line=None if quiet else lambda line: self._tell(phase, line),
+                on_printed_line=None if quiet else lambda line: self._tell(phase, line, steps_only=True),
+                on_written=None if quiet else lambda count: self.progress.written(phase, count),
             )
         except DeadlineError as error:
             raise self._timed_out(phase, error) from None
         redact = self.index.redact
         return Finished(finished.code, redact(finished.stdout), redact(finished.stderr), finished.how)
 
-    def _tell(self, phase: Phase, line: str) -> None:
+    def _tell(self, phase: Phase, line: str, *, steps_only: bool = False) -> None:
         line = line.strip()
         # uv's list of what it put in is in the finished venv
         if not line.startswith(("+ ", "Using Python", "WARNING: Using pylock.toml")):
-            self.progress.tell(phase, self.index.redact(line))
+            self.progress.line(phase, self.index.redact(line), steps_only=steps_only)
 
     def _timed_out(self, phase: Phase, error: DeadlineError) -> InstallTimeoutError:
         last = self.index.redact(error.last_line)

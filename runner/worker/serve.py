@@ -24,7 +24,7 @@ from benchmax.envs.shared_types import Example, RolloutAttempt, RolloutOutcome, 
 
 from ..channel import Channel
 from ..errors import FrameError
-from ..limits import DATASET_PART_IDS, MAX_ID_CHARS, MAX_TEXT_CHARS
+from ..limits import DATASET_PART_IDS, MAX_ID_CHARS, MAX_LOADED_MESSAGES, MAX_TEXT_CHARS
 from ..protocol import (
     AUTH_FD,
     BUNDLE_FD,
@@ -42,6 +42,7 @@ from ..protocol import (
     FromWorker,
     Hello,
     Load,
+    Loaded,
     Log,
     Ready,
     RolloutsEnded,
@@ -56,6 +57,7 @@ from ..protocol import (
 from .calls import CURRENT_CALL, CallState, Deadline
 from .failure import describe
 from .headers import EXIT_ORPHANED, CallerAuth, HeaderClient
+from .loaded import uncompiled_modules
 from .outcome import outcome_message, transcript_message
 from .output import OutputBook, install
 from .rollouts import RolloutGuard
@@ -77,6 +79,7 @@ class Server:
         self._ended: dict[int, list[tuple[str, float]]] = {}
         self._book: OutputBook | None = None
         self._transcript_bytes = 0
+        self._told_loaded = 0
         self._channel: Channel[ToWorker]
         self._env: Environment[Any, Any]
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -197,6 +200,15 @@ class Server:
         if self._book is not None:
             self._book.settle(state.call)
         self._channel.send(answer)
+        if state.rollouts:
+            # when the answer has left; by now most of what is loaded late is loaded, too
+            self._loop.call_soon(self._tell_loaded, 1)
+
+    def _tell_loaded(self, times: int) -> None:
+        if self._told_loaded < times:
+            self._told_loaded = times
+            if modules := uncompiled_modules():
+                self._channel.send(Loaded(modules=modules))
 
     async def _create_dataset(self, message: CreateDataset) -> None:
         limit = {} if message.max_examples is None else {"max_examples": message.max_examples}
@@ -284,6 +296,7 @@ class Server:
         if tasks:
             # what they release in their own `finally` comes before the environment's aclose; the caller bounds the wait
             await asyncio.wait(tasks)
+        self._tell_loaded(MAX_LOADED_MESSAGES)
         try:
             await self._env.aclose()
         except BaseException as error:  # noqa: BLE001 - the author's aclose

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import http.server
 import io
+import json
 import re
 import tarfile
 import threading
@@ -112,6 +113,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         index = self.server.index
         index.requests.append(self.path)
+        index.authorizations.append(self.headers.get("Authorization"))
         if index.credentials is not None:
             expected = "Basic " + base64.b64encode(":".join(index.credentials).encode()).decode()
             if self.headers.get("Authorization") != expected:
@@ -125,11 +127,26 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             index.resume.wait()
             self.close_connection = True
             return
+        name = self.path.removeprefix("/simple/").strip("/")
+        if index.uploaded and name in index.pages and "v1+json" in self.headers.get("Accept", ""):
+            page = json.dumps(
+                {"meta": {"api-version": "1.1"}, "name": name, "files": [*index.pages[name].values()]}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/vnd.pypi.simple.v1+json")
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+            return
         super().do_GET()
 
     def end_headers(self) -> None:
         # tests change what an index holds between two looks at it
         self.send_header("Cache-Control", "no-cache")
+        file = Path(self.translate_path(self.path))
+        if file.is_file():
+            # pip keeps only what has one
+            self.send_header("ETag", f'"{hashlib.sha256(file.read_bytes()).hexdigest()}"')
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
@@ -147,6 +164,7 @@ class LocalIndex:
         root: Folder for the index's files.
         credentials: User name and password every request must carry; None for an open index.
 
+    A file whose name is in `uploaded` has that upload time; these are told to those who read JSON.
     Requests whose path contains `stall` are never answered until `resume` is set; `stalled` is set when one arrives.
     """
 
@@ -154,15 +172,22 @@ class LocalIndex:
         self.root = root
         self.credentials = credentials
         self.requests: list[str] = []
+        self.authorizations: list[str | None] = []
+        self.uploaded: dict[str, str] = {}
+        self.pages: dict[str, dict[str, object]] = {}
         self.stall: str | None = None
         self.stalled = threading.Event()
         self.resume = threading.Event()
         (root / "simple").mkdir(parents=True, exist_ok=True)
         self._files: dict[str, dict[str, str]] = {}
 
-    def add(self, name: str, version: str, requires: Sequence[str] = (), **more: object) -> Package:
-        """Put one wheel on the index."""
+    def add(
+        self, name: str, version: str, requires: Sequence[str] = (), *, uploaded: str = "", **more: object
+    ) -> Package:
+        """Put one wheel on the index, uploaded at a moment such as `2026-01-31T12:00:00Z`."""
         package = Package(name=name, version=version, requires=tuple(requires), **more)  # type: ignore[arg-type]
+        if uploaded:
+            self.uploaded[package.wheel_name] = uploaded
         self.add_file(package, package.wheel_name, package.wheel())
         return package
 
@@ -174,17 +199,35 @@ class LocalIndex:
 
     def add_file(self, package: Package, file_name: str, data: bytes, *, digest: str | None = None) -> None:
         """Put any file on a package's page; `digest` replaces the true sha256."""
-        folder = self.root / "simple" / canonical(package.name)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self._folder(package.name)
         (folder / file_name).write_bytes(data)
         sha256 = digest or hashlib.sha256(data).hexdigest()
         attributes = f'href="{file_name}#sha256={sha256}"'
         if package.requires_python:
             attributes += f' data-requires-python="{escape(package.requires_python)}"'
-        links = self._files.setdefault(canonical(package.name), {})
-        links[file_name] = f"<a {attributes}>{file_name}</a><br/>"
+        facts = {"filename": file_name, "url": file_name, "hashes": {"sha256": sha256}}
+        if file_name in self.uploaded:
+            facts["upload-time"] = self.uploaded[file_name]
+        self.pages.setdefault(canonical(package.name), {})[file_name] = facts
+        self._list(package.name, file_name, f"<a {attributes}>{file_name}</a><br/>")
+
+    def add_link(self, name: str, url: str, data: bytes) -> None:
+        """Put a file that is served elsewhere on a package's page."""
+        self._folder(name)
+        file_name = url.rpartition("/")[2]
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._list(name, file_name, f'<a href="{url}#sha256={sha256}">{file_name}</a><br/>')
+
+    def _folder(self, name: str) -> Path:
+        folder = self.root / "simple" / canonical(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _list(self, name: str, file_name: str, link: str) -> None:
+        links = self._files.setdefault(canonical(name), {})
+        links[file_name] = link
         page = "<!DOCTYPE html><html><body>" + "\n".join(links.values()) + "</body></html>"
-        (folder / "index.html").write_text(page, encoding="utf-8")
+        (self._folder(name) / "index.html").write_text(page, encoding="utf-8")
 
     @property
     def url(self) -> str:

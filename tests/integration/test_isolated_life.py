@@ -410,7 +410,6 @@ async def test_what_the_environment_says_about_itself_arrives_with_the_ready_mes
         ({"network": "none"}, "not built yet"),
         ({"credentials": "gateway"}, "not built yet"),
         ({"workers": 0}, "positive integer"),
-        ({"lock": Path("pylock.toml")}, "locks are not built"),
     ],
 )
 def test_an_option_that_cannot_be_had_is_a_usage_error_at_once(options: dict[str, Any], text: str) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from runner.errors import CacheError
-from runner.provision import Cache, ProvisionEvent, Venv, provision_packages
+from runner.provision import Cache, ProvisionEvent, ProvisionOptions, Venv, provision_packages
 from tests.integration.local_index import LocalIndex
 
 pytestmark = pytest.mark.integration
 
 BUILDER = """
 import asyncio, json, sys
-from runner.provision import Cache, provision_packages
+from runner.provision import ProvisionOptions, Cache, provision_packages
 
 events = []
 venv = asyncio.run(provision_packages(
-    [sys.argv[3]], cache=Cache(sys.argv[1]), index_url=sys.argv[2], on_event=lambda event: events.append(event)
+    [sys.argv[3]], cache=Cache(sys.argv[1]), options=ProvisionOptions(index_url=sys.argv[2]), on_event=events.append
 ))
 installed = [event.message for event in events if event.message.startswith("installing")]
 print(json.dumps({"path": str(venv.path), "builds": len(installed)}))
@@ -37,7 +37,9 @@ async def start_builder(cache: Cache, index: LocalIndex, requirement: str) -> as
 
 async def ask(index: LocalIndex, cache: Cache, *requirements: str) -> tuple[Venv, list[ProvisionEvent]]:
     events: list[ProvisionEvent] = []
-    venv = await provision_packages(requirements, cache=cache, index_url=index.url, on_event=events.append)
+    venv = await provision_packages(
+        requirements, cache=cache, options=ProvisionOptions(index_url=index.url), on_event=events.append
+    )
     return venv, events
 
 
@@ -62,9 +64,15 @@ async def test_every_input_has_a_part_in_the_key(index: LocalIndex, cache: Cache
     index.add("pack", "0.9")
     plain, _ = await ask(index, cache, "pack")
     older, _ = await ask(index, cache, "pack<1")
-    by_pip = await provision_packages(["pack"], cache=cache, index_url=index.url, installer="pip")
-    alone = await provision_packages(["pack"], cache=cache, index_url=index.url, follow_dependencies=False)
-    elsewhere = await provision_packages(["pack"], cache=cache, index_url=(index.root / "simple").as_uri())
+    by_pip = await provision_packages(
+        ["pack"], cache=cache, options=ProvisionOptions(index_url=index.url, installer="pip")
+    )
+    alone = await provision_packages(
+        ["pack"], cache=cache, options=ProvisionOptions(index_url=index.url), follow_dependencies=False
+    )
+    elsewhere = await provision_packages(
+        ["pack"], cache=cache, options=ProvisionOptions(index_url=(index.root / "simple").as_uri())
+    )
     assert len({plain.key, older.key, by_pip.key, alone.key, elsewhere.key}) == 5
     assert package.version == plain.packages["pack"]
     assert older.packages["pack"] == "0.9"
@@ -84,6 +92,8 @@ async def test_local_file_counts_by_its_content(index: LocalIndex, cache: Cache,
 async def test_entry_that_is_not_whole_is_built_again(index: LocalIndex, cache: Cache, damage: str) -> None:
     index.add("pack", "1.0")
     first, _ = await ask(index, cache, "pack")
+    assert first.lease is not None
+    first.lease.release()
     manifest = first.path.parent / "manifest.json"
     match damage:
         case "no manifest":
@@ -123,7 +133,8 @@ async def test_build_whose_process_is_killed_is_finished_by_the_next(index: Loca
     venv, events = await ask(index, cache, "pack")
     assert "install" in phases(events)
     assert venv.packages == {"pack": "1.0"}
-    assert sorted(path.name for path in venv.path.parent.iterdir()) == sorted([venv.path.name, "manifest.json"])
+    left = {path.name.partition(".")[0] for path in venv.path.parent.iterdir()}
+    assert left == {venv.path.name, "manifest"}
 
 
 async def test_two_processes_share_one_build(index: LocalIndex, cache: Cache) -> None:
@@ -185,12 +196,17 @@ def _processes_below(root: Path) -> list[str]:
 
 async def test_files_in_uvs_cache_are_not_asked_for_again(index: LocalIndex, cache: Cache) -> None:
     index.add("pack", "1.0")
-    await provision_packages(["pack"], cache=cache, index_url=index.url, installer="uv")
+    await provision_packages(["pack"], cache=cache, options=ProvisionOptions(index_url=index.url, installer="uv"))
     asked_before_install: list[int] = []
 
     def heard(event: ProvisionEvent) -> None:
         if event.message.startswith("installing"):
             asked_before_install.append(len(index.requests))
 
-    await provision_packages(["pack<2"], cache=cache, index_url=index.url, installer="uv", on_event=heard)
+    await provision_packages(
+        ["pack<2"],
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer="uv"),
+        on_event=heard,
+    )
     assert asked_before_install == [len(index.requests)]

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from runner.errors import IndexUnreachableError, RequirementError
-from runner.provision import Cache, ProvisionEvent, provision_packages
+from runner.provision import Cache, ProvisionEvent, ProvisionOptions, compile_modules, provision_packages
 from tests.integration.local_index import LocalIndex
 
 Family = Literal["uv", "pip"]
@@ -48,7 +48,11 @@ async def test_callers_variables_change_nothing(
     (planted / "pip.conf").write_text(f"[global]\nindex-url = {DEAD}\n")
     index.add("pack", "1.0")
     index.add("pack", "2.0rc1")
-    venv = await provision_packages(["pack"], cache=cache, index_url=index.url, installer=installer)
+    venv = await provision_packages(
+        ["pack"],
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
     assert venv.packages == {"pack": "1.0"}
     assert "include-system-site-packages = false" in (venv.path / "pyvenv.cfg").read_text()
     assert not marker.exists()
@@ -69,7 +73,11 @@ async def test_working_folder_changes_nothing(
     (project / "json.py").write_text("raise SystemExit('shadowed')\n")
     monkeypatch.chdir(project)
     index.add("pack", "1.0")
-    venv = await provision_packages(["pack"], cache=cache, index_url=index.url, installer=installer)
+    venv = await provision_packages(
+        ["pack"],
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
     assert venv.packages == {"pack": "1.0"}
 
 
@@ -79,11 +87,17 @@ async def test_no_package_code_runs_while_a_venv_is_made(
     marker = tmp_path / "ran"
     plant = f"import pathlib; pathlib.Path({str(marker)!r}).write_text('')\n"
     index.add("starter", "1.0", files={"starter_hook.pth": plant, "sitecustomize.py": plant})
-    # compiled too, and a name every worker loads
     index.add("msgspec", "1.0", files={"msgspec_part.py": plant})
-    venv = await provision_packages(["starter", "msgspec"], cache=cache, index_url=index.url, installer=installer)
-    assert not marker.exists()
+    venv = await provision_packages(
+        ["starter", "msgspec"],
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
+    # compiled, too
+    (module,) = venv.path.rglob("msgspec_part.py")
+    assert await compile_modules(venv, [module.relative_to(venv.path).as_posix()]) == 1
     assert list(venv.path.rglob("msgspec_part.*.pyc"))
+    assert not marker.exists()
     subprocess.run([venv.python, "-c", ""], check=True, env={})
     assert marker.exists(), "the trap itself must work"
 
@@ -100,13 +114,19 @@ async def test_credentials_of_the_index_stay_out_of_everything_kept_or_said(
     with LocalIndex(tmp_path / "index", credentials=(user, password)) as index:
         index.add("pack", "1.0")
         url = index.url_with_credentials
-        venv = await provision_packages(["pack"], cache=cache, index_url=url, installer=installer, on_event=heard)
+        venv = await provision_packages(
+            ["pack"], cache=cache, options=ProvisionOptions(index_url=url, installer=installer), on_event=heard
+        )
         assert venv.packages == {"pack": "1.0"}
         with pytest.raises(RequirementError) as unknown:
-            await provision_packages(["absent"], cache=cache, index_url=url, installer=installer, on_event=heard)
+            await provision_packages(
+                ["absent"], cache=cache, options=ProvisionOptions(index_url=url, installer=installer), on_event=heard
+            )
         wrong, other = url.replace("0815", "zqx-0816"), Cache(tmp_path / "other")
         with pytest.raises(IndexUnreachableError, match="refuses access") as refused:
-            await provision_packages(["pack"], cache=other, index_url=wrong, installer=installer, on_event=heard)
+            await provision_packages(
+                ["pack"], cache=other, options=ProvisionOptions(index_url=wrong, installer=installer), on_event=heard
+            )
     # the installers' own caches are theirs; a worker sees venvs only
     kept = [
         path for path in cache.root.rglob("*") if path.relative_to(cache.root).parts[0] not in ("uv", "pip", "tools")
@@ -131,7 +151,11 @@ async def test_build_sees_an_environment_made_from_empty(
     monkeypatch.setenv("https_proxy", "")
     index.add_sdist("nosy", "1.0", backend)
     with pytest.raises(Exception, match="nosy"):
-        await provision_packages(["nosy"], cache=cache, index_url=index.url, installer=installer)
+        await provision_packages(
+            ["nosy"],
+            cache=cache,
+            options=ProvisionOptions(index_url=index.url, installer=installer),
+        )
     environment = seen.read_text()
     assert "sk-very-secret" not in environment
     assert f"'HOME': '{cache.root}" in environment

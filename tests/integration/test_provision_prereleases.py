@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from runner.errors import RequirementError
-from runner.provision import Cache, provision_packages
+from runner.provision import Cache, ProvisionOptions, provision_packages
 from tests.integration.local_index import LocalIndex
 
 pytestmark = pytest.mark.integration
@@ -98,11 +98,19 @@ async def test_rule_gives_one_verdict(
 ) -> None:
     if case.installed is None:
         with pytest.raises(RequirementError) as caught:
-            await provision_packages(case.requirements, cache=cache, index_url=index.url, installer=installer)
+            await provision_packages(
+                case.requirements,
+                cache=cache,
+                options=ProvisionOptions(index_url=index.url, installer=installer),
+            )
         assert case.refused in caught.value.hint
         assert "prerelease" in caught.value.message
         return
-    venv = await provision_packages(case.requirements, cache=cache, index_url=index.url, installer=installer)
+    venv = await provision_packages(
+        case.requirements,
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
     assert venv.packages == case.installed
     if case.warned:
         assert case.warned in "\n".join(venv.warnings)
@@ -115,7 +123,15 @@ async def test_line_that_the_error_names_makes_it_install(
     index: LocalIndex, cache: Cache, installer: Literal["uv", "pip"]
 ) -> None:
     with pytest.raises(RequirementError) as caught:
-        await provision_packages(["parent==1.0.0"], cache=cache, index_url=index.url, installer=installer)
+        await provision_packages(
+            ["parent==1.0.0"],
+            cache=cache,
+            options=ProvisionOptions(index_url=index.url, installer=installer),
+        )
     line = caught.value.hint.split('"')[1]
-    venv = await provision_packages(["parent==1.0.0", line], cache=cache, index_url=index.url, installer=installer)
+    venv = await provision_packages(
+        ["parent==1.0.0", line],
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
     assert venv.packages == {"parent": "1.0.0", "transitive": "2.0.0rc1"}

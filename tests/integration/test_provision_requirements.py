@@ -16,7 +16,7 @@ from runner.errors import (
     RequirementError,
 )
 from runner.limits import Limits
-from runner.provision import Cache, Venv, provision_packages
+from runner.provision import Cache, ProvisionOptions, Venv, provision_packages
 from tests.integration.local_index import LocalIndex, Package
 
 Family = Literal["uv", "pip"]
@@ -36,7 +36,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalIndex]:
 
 
 async def attempt(index: LocalIndex, cache: Cache, installer: Family, *requirements: str) -> Venv:
-    return await provision_packages(requirements, cache=cache, index_url=index.url, installer=installer)
+    return await provision_packages(
+        requirements,
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
+    )
 
 
 async def failure(index: LocalIndex, cache: Cache, installer: Family, *requirements: str) -> ProvisionError:
@@ -59,7 +63,10 @@ async def test_packages_are_installed_with_what_they_need(index: LocalIndex, cac
 async def test_dependencies_can_be_left_out(index: LocalIndex, cache: Cache, installer: Family) -> None:
     index.add("lonely", "1.0", ["child>=1"])
     venv = await provision_packages(
-        ["lonely"], follow_dependencies=False, cache=cache, index_url=index.url, installer=installer
+        ["lonely"],
+        follow_dependencies=False,
+        cache=cache,
+        options=ProvisionOptions(index_url=index.url, installer=installer),
     )
     assert venv.packages == {"lonely": "1.0"}
 
@@ -173,7 +180,9 @@ async def test_closed_port_is_an_unreachable_index(cache: Cache, installer: Fami
         port = server.getsockname()[1]
     with pytest.raises(IndexUnreachableError, match=rf"127\.0\.0\.1:{port} cannot be reached: .*refused"):
         await provision_packages(
-            ["pack"], cache=cache, index_url=f"http://127.0.0.1:{port}/simple", installer=installer
+            ["pack"],
+            cache=cache,
+            options=ProvisionOptions(index_url=f"http://127.0.0.1:{port}/simple", installer=installer),
         )
 
 
@@ -184,8 +193,7 @@ async def test_index_that_never_answers_ends_by_the_silence_limit(cache: Cache, 
             await provision_packages(
                 ["pack"],
                 cache=cache,
-                index_url=f"http://127.0.0.1:{port}/simple",
-                installer=installer,
+                options=ProvisionOptions(index_url=f"http://127.0.0.1:{port}/simple", installer=installer),
                 limits=Limits(install_silence_s=1.0),
             )
 
@@ -197,8 +205,7 @@ async def test_overall_limit_ends_an_install_that_keeps_talking(cache: Cache, in
             await provision_packages(
                 ["pack"],
                 cache=cache,
-                index_url=f"http://127.0.0.1:{port}/simple",
-                installer=installer,
+                options=ProvisionOptions(index_url=f"http://127.0.0.1:{port}/simple", installer=installer),
                 limits=Limits(install_s=1.0),
             )
 

@@ -83,6 +83,7 @@ class Setting:
             on_output=lambda _: None,
             on_ended=lambda _: None,
             on_death=lambda _: None,
+            on_loaded=lambda _: None,
         )
         self.children.append(child)
         return child
@@ -112,6 +113,7 @@ async def setting(tmp_path: Path) -> Any:
         ("say(StartFailed(phase='load', failure=failure))", "a start-failed message out of turn"),
         ("say(hello, hello)", "a second hello"),
         ("say(hello, closed)", "a closed message out of turn"),
+        ("say(hello, Loaded(modules=['a.py']))", "a loaded message out of turn"),
         ("say(hello, outcome(1))", "a message for call 1, which is not in flight"),
         ("say(hello, CallDone(call=0))", "a message for call 0, which is not in flight"),
         ("say(Hello(protocol=PROTOCOL + 1, python=hello.python, benchmax='1'))", "speaks protocol 2 on Python"),
@@ -170,6 +172,7 @@ READY = "say(hello, ready); call = hear(RunGroup).call; "
         ("say(ready)", "a ready message out of turn"),
         ("say(StartFailed(phase='load', failure=failure))", "a start-failed message out of turn"),
         ("say(closed)", "a closed message out of turn"),
+        ("say(*[Loaded(modules=['a.py'])] * 3)", "a loaded message out of turn"),
         ("say(CallDone(call=call))", "without an outcome"),
         ("say(outcome(call + 1))", "not in flight"),
         ("say(outcome(call, rollout_id='z'))", "does not belong"),

@@ -108,7 +108,6 @@ async def test_an_example_from_elsewhere_is_refused_before_anything_starts(tmp_p
     [
         ({"workers": 0}, UsageError, "workers must be a positive integer, got 0"),
         ({"workers": True}, UsageError, "workers must be a positive integer, got True"),
-        ({"lock": Path("x")}, UsageError, "locks are not built yet"),
         ({"sandbox": "namespaces"}, UsageError, "not built yet"),
         ({"network": "none"}, UsageError, "not built yet"),
         ({"credentials": "gateway"}, UsageError, "not built yet"),

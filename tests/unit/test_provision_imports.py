@@ -10,5 +10,5 @@ def test_importing_provision_leaves_heavy_libraries_out() -> None:
     code = "import runner.provision, sys; print(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     loaded = set(output.split())
-    for name in ("virtualenv", "python_discovery", "filelock", "platformdirs", "openai", "httpx", "cloudpickle", "uv"):
+    for name in ("virtualenv", "python_discovery", "platformdirs", "openai", "httpx", "cloudpickle", "uv"):
         assert name not in loaded

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from runner.errors import InterpreterNotFoundError, UsageError
+from runner.provision import interpreter as interpreter_module
 from runner.provision.cache import Cache
-from runner.provision.candidates import running_series
+from runner.provision.candidates import VARIABLES, running_series
 from runner.provision.interpreter import find_interpreter
 
 OURS = running_series()
@@ -29,15 +30,9 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", str(folder))
-    for name in (
-        "PYENV_ROOT",
-        "UV_PYTHON_INSTALL_DIR",
-        "XDG_DATA_HOME",
-        "ASDF_DATA_DIR",
-        "MISE_DATA_DIR",
-        "CONDA_ROOT",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in VARIABLES:
+        if name not in ("HOME", "PATH"):
+            monkeypatch.delenv(name, raising=False)
     return home
 
 
@@ -105,6 +100,12 @@ async def test_shim_that_does_not_work_is_passed_over(cache: Cache, alone: Path)
         "miniconda3/bin",
         "miniforge3/envs/work/bin",
         ".conda/envs/work/bin",
+        ".rye/py/cpython@3.99.1/bin",
+        ".rye/py/cpython@3.99.1/install/bin",
+        ".pixi/envs/work/bin",
+        ".local/share/hatch/pythons/3.99/python/bin",
+        ".local/share/pdm/python/cpython@3.99.1/bin",
+        ".local/bin",
     ],
 )
 async def test_version_managers_folders_are_searched(cache: Cache, alone: Path, place: str) -> None:
@@ -206,3 +207,122 @@ async def test_working_folder_and_relative_path_entries_have_no_say(
     monkeypatch.setenv("PATH", "bin::.")
     assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
     assert starts(trap) == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "below"),
+    [
+        ("PYENV_ROOT", "versions/3.99.1/bin"),
+        ("UV_PYTHON_INSTALL_DIR", "cpython-3.99.1/bin"),
+        ("ASDF_DATA_DIR", "installs/python/3.99.1/bin"),
+        ("MISE_DATA_DIR", "installs/python/3.99.1/bin"),
+        ("CONDA_PREFIX", "bin"),
+        ("MAMBA_ROOT_PREFIX", "envs/work/bin"),
+        ("RUNNER_TOOL_CACHE", "Python/3.99.1/x64/bin"),
+        ("XDG_DATA_HOME", "uv/python/cpython-3.99.1/bin"),
+        ("XDG_DATA_HOME", "mise/installs/python/3.99.1/bin"),
+    ],
+)
+async def test_managers_own_variables_name_their_folders(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
+) -> None:
+    real = fake(alone.parent / "managed" / below / "python3.99")
+    monkeypatch.setenv(variable, str(alone.parent / "managed"))
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_variable_of_a_manager_does_not_hide_its_usual_folder(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(alone / "emptied"))
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_condas_list_of_environments_is_read(cache: Cache, alone: Path) -> None:
+    real = fake(alone.parent / "far away/env/bin/python3.99")
+    (alone / ".conda").mkdir()
+    (alone / ".conda/environments.txt").write_text(f"relative/env\n/nonexistent\n{real.parent.parent}\n")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_final_version_comes_before_its_candidates(cache: Cache, alone: Path) -> None:
+    for version in ("3.99.0rc2", "3.99.0", "3.99.0b4", "3.99-dev", "anaconda3-2099.10"):
+        fake(alone / f".pyenv/versions/{version}/bin/python3.99", version=version)
+    (alone / ".pyenv/versions/anaconda3-2099.10/bin/python3.99").unlink()
+    assert (await find_interpreter("3.99", python=None, cache=cache)).version == "3.99.0"
+
+
+async def test_candidate_version_is_better_than_none(cache: Cache, alone: Path) -> None:
+    fake(alone / ".pyenv/versions/3.99.0rc2/bin/python3.99", version="3.99.0rc2")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).version == "3.99.0rc2"
+
+
+async def test_link_to_a_shim_does_not_read_the_working_folder(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shim outside its folder, as some people link one into a folder on PATH, obeys files where it is started."""
+    wanted = fake(alone / "opt/versions/3.99.1/bin/python3.99")
+    other = fake(alone / "opt/versions/3.99.7/bin/python3.99", version="3.99.7")
+    shim = alone / "opt/shims/python3.99"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nif [ -e .python-version ]; then exec {other} "$@"; fi\nexec {wanted} "$@"\n')
+    shim.chmod(0o755)
+    (alone.parent / "bin" / "python3.99").symlink_to(shim)
+    near = alone.parent / "project"
+    near.mkdir()
+    (near / ".python-version").write_text("3.99.7\n")
+    monkeypatch.chdir(near)
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == wanted
+    assert starts(other) == 0
+
+
+async def test_shim_that_never_answers_is_passed_over(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_module, "PROBE_S", 0.5)
+    hanging = alone / ".pyenv/versions/3.99.9/bin/python3.99"
+    hanging.parent.mkdir(parents=True)
+    hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+    real = fake(alone / ".pyenv/versions/3.99.1/bin/python3.99")
+    assert (await find_interpreter("3.99", python=None, cache=cache)).path == real
+
+
+async def test_bare_name_is_looked_up_on_path_and_never_in_the_working_folder(
+    cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near = alone.parent / "project"
+    trap = fake(near / "python3.99", version="3.99.50")
+    monkeypatch.chdir(near)
+    monkeypatch.setenv("PATH", f".::{alone.parent / 'bin'}")
+    with pytest.raises(UsageError, match=r"write \./python3\.99"):
+        await find_interpreter("3.99", python="python3.99", cache=cache)
+    real = fake(alone.parent / "bin" / "python3.99")
+    assert (await find_interpreter("3.99", python="python3.99", cache=cache)).path == real
+    assert starts(trap) == 0
+    assert (await find_interpreter("3.99", python="./python3.99", cache=cache)).path == trap
+
+
+async def test_folder_of_an_installation_or_venv_can_be_named(cache: Cache, alone: Path) -> None:
+    real = fake(alone / "somewhere/bin/python")
+    assert (await find_interpreter("3.99", python=str(alone / "somewhere"), cache=cache)).path == real
+    found = await find_interpreter(OURS, python=sys.prefix, cache=cache)
+    assert found.path == Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+
+
+async def test_relative_variables_point_nowhere(cache: Cache, alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = alone.parent / "project"
+    near.mkdir()
+    traps = [
+        fake(near / "versions/3.99.9/bin/python3.99", version="3.99.9"),
+        fake(near / "uv/python/cpython-3.99.9/bin/python3.99", version="3.99.9"),
+        fake(near / ".local/share/uv/python/cpython-3.99.9/bin/python3.99", version="3.99.9"),
+        fake(near / "bin/python3.99", version="3.99.9"),
+    ]
+    monkeypatch.chdir(near)
+    for name in VARIABLES:
+        monkeypatch.setenv(name, ".")
+    with pytest.raises(InterpreterNotFoundError):
+        await find_interpreter("3.99", python=None, cache=cache)
+    assert [starts(trap) for trap in traps] == [0, 0, 0, 0]

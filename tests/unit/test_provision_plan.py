@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from runner.errors import RequirementError, UsageError
 from runner.provision.environment import installer_environment
 from runner.provision.index import Index
 from runner.provision.interpreter import Interpreter
+from runner.provision.options import ProvisionOptions
 from runner.provision.plan import Plan, check_requirements
 from runner.provision.prerelease import listed_prereleases
 from runner.provision.resolution import Resolution
@@ -26,19 +28,19 @@ PYTHON = Interpreter(
     platform="linux-x86_64",
     free_threaded=False,
 )
-INDEX = Index.from_url("https://packages.example/simple")
+INDEX = "https://packages.example/simple"
 
 
-def key(plan: Plan, *, index: Index = INDEX) -> str:
-    return plan.key(PYTHON, installer="uv", index=index)
+def key(plan: Plan, **options: Any) -> str:
+    return plan.key(PYTHON, installer="uv", options=ProvisionOptions(**{"index_url": INDEX, **options}))
 
 
 def test_order_of_requirements_and_credentials_do_not_change_the_key() -> None:
     one = Plan(requirements=("a>=1", "b"))
     other = Plan(requirements=("b", "a>=1"))
     assert key(one) == key(other)
-    assert key(one) == key(one, index=Index.from_url("https://me:secret@packages.example/simple"))
-    assert key(one) != key(one, index=Index.from_url("https://elsewhere.example/simple"))
+    assert key(one) == key(one, index_url="https://me:secret@packages.example/simple")
+    assert key(one) != key(one, index_url="https://elsewhere.example/simple")
 
 
 def test_own_wheel_is_deterministic_and_holds_the_library_alone() -> None:
