@@ -26,6 +26,7 @@ from packaging.markers import (
     default_environment,
 )
 from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from runner.errors import RequirementError, UsageError

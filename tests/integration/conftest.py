@@ -16,7 +16,10 @@ from tests.integration.local_index import LocalIndex
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache folder for the whole session, kept between sessions where `BENCHMAX_TEST_CACHE` names it."""
     named = os.environ.get("BENCHMAX_TEST_CACHE")
-    folder = Path(named) if named else tmp_path_factory.mktemp("cache")
+    base = tmp_path_factory.getbasetemp()
+    # processes of one session that share the tests among them share this, too
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = Path(named) if named else shared / "shared-cache"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
