@@ -13,6 +13,7 @@ from benchmax.envs import RolloutFailure
 from benchmax.envs.base.tool_calls import advertised_names
 from tests.contract.loopback import ModelServer, call, completion
 from tests.contract.test_base_env_loop import PROMPT, TOOL, WithTool, logged, rollout
+from tests.naming import name_of
 
 ASKS_FOR_ONE = completion(None, calls=[call("add", '{"a":1,"b":2}')])
 
@@ -200,7 +201,7 @@ PARTS = [{"type": "text", "text": "é"}, {"type": "image_url", "image_url": {"ur
         (b"x", "b'x'"),
         (3 + 4j, "(3+4j)"),
     ],
-    ids=repr,
+    ids=name_of,
 )
 async def test_a_result_becomes_content(model_server: ModelServer, result: Any, content: Any) -> None:
     assert await tool_content(model_server, result) == content
@@ -210,7 +211,7 @@ CIRCULAR: list[Any] = []
 CIRCULAR.append(CIRCULAR)
 
 
-@pytest.mark.parametrize("failure", [KeyError("bug"), {"a": object()}, [object()], CIRCULAR, {(1, 2): 1}], ids=repr)
+@pytest.mark.parametrize("failure", [KeyError("bug"), {"a": object()}, [object()], CIRCULAR, {(1, 2): 1}], ids=name_of)
 async def test_a_failing_tool_or_an_unserialisable_result_ends_the_rollout(
     model_server: ModelServer, caplog: pytest.LogCaptureFixture, failure: Any
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import benchmax.bundle
 from benchmax.bundle import BundlingError, dump_bundle
 from benchmax.envs import Dataset, Environment, RolloutAttempt, RolloutRequest
+from tests.naming import name_of
 
 from .bundle_lab import ENV, Lab, Project, env_module, method, new_project
 
@@ -47,7 +48,7 @@ def project(lab: Lab, tmp_path: Path) -> Project:
 # what may be dumped
 
 
-@pytest.mark.parametrize("value", [None, "Env", Env(), int, ModuleType("env")], ids=repr)
+@pytest.mark.parametrize("value", [None, "Env", Env(), int, ModuleType("env")], ids=name_of)
 def test_anything_but_an_environment_class_is_refused(value: object) -> None:
     with pytest.raises(BundlingError, match="does not implement"):
         dump_bundle(value)  # type: ignore[arg-type]
@@ -79,13 +80,13 @@ def test_own_version_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
         dump_bundle(Env, local_modules=["envs"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("value", [["envs"], [sys, None], "envs", sys, 3], ids=repr)
+@pytest.mark.parametrize("value", [["envs"], [sys, None], "envs", sys, 3], ids=name_of)
 def test_local_modules_must_be_module_objects(value: object) -> None:
     with pytest.raises(BundlingError, match="module objects"):
         dump_bundle(Env, local_modules=value, constructor_args={"lock": threading.Lock()})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [[("a", 1)], {1: 2}, "a"], ids=repr)
+@pytest.mark.parametrize("value", [[("a", 1)], {1: 2}, "a"], ids=name_of)
 def test_constructor_arguments_must_be_named(value: object) -> None:
     with pytest.raises(BundlingError, match="constructor_args"):
         dump_bundle(Env, constructor_args=value)  # type: ignore[arg-type]
@@ -115,7 +116,7 @@ def test_source_argument_is_taken_verbatim(source: str) -> None:
     assert dump_bundle(Env, env_class_source=source).metadata.env_class_source == source
 
 
-@pytest.mark.parametrize("source", [b"class", 3, "\ud800"], ids=repr)
+@pytest.mark.parametrize("source", [b"class", 3, "\ud800"], ids=name_of)
 def test_source_that_cannot_be_written_is_refused(source: object) -> None:
     with pytest.raises(BundlingError, match="env_class_source"):
         dump_bundle(Env, env_class_source=source)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from benchmax.bundle import (
     load_bundle,
 )
 from benchmax.envs import Dataset, Environment, RolloutAttempt, RolloutRequest
+from tests.naming import name_of
 
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -118,7 +119,7 @@ def test_missing_module_is_named_with_the_remedy() -> None:
         (Env, None),
         (Env, [("scale", 1)]),
     ],
-    ids=repr,
+    ids=name_of,
 )
 @pytest.mark.parametrize("instantiate", [True, False])
 def test_payload_of_another_shape_is_a_bundling_error(value: object, instantiate: bool) -> None:
