@@ -336,6 +336,12 @@ async def test_ending_twice_and_at_once_is_harmless_and_the_folder_is_gone(setti
     assert not child._folder.exists()
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What other processes of this session make meanwhile is none of these tests' business."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def folders() -> set[Path]:
     return set(Path(tempfile.gettempdir()).glob("benchmax-worker-*"))
 
