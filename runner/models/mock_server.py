@@ -1,11 +1,11 @@
 """The `mock` model: a scripted OpenAI-compatible server on loopback.
 
-    python -m runner.models.mock_server [--script FILE] --announce-fd N
+    python -m runner.models.mock_server [--script FILE] [--port P] --announce-fd N
 
-It binds a free port of 127.0.0.1 and serves `POST /v1/chat/completions` (streamed or not), `GET /v1/models` and
-`POST /v1/embeddings`. Once it accepts connections it writes one line of JSON to the descriptor N and closes it:
-`{"base_url": "http://127.0.0.1:PORT/v1", "model": "mock"}`. It logs to stderr and ends at once on SIGTERM. Any model
-name and any credential is accepted. The script's format: `runner.models.script`.
+It binds a port of 127.0.0.1, a free one unless told otherwise, and serves `POST /v1/chat/completions` (streamed or
+not), `GET /v1/models` and `POST /v1/embeddings`. Once it accepts connections it writes one line of JSON to the
+descriptor N and closes it: `{"base_url": "http://127.0.0.1:PORT/v1", "model": "mock"}`. It logs to stderr and ends at
+once on SIGTERM. Any model name and any credential is accepted. The script's format: `runner.models.script`.
 """
 
 from __future__ import annotations
@@ -193,11 +193,12 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until a signal comes.
 
     Returns:
-        2 for a script that cannot be used.
+        1 for a port that is taken, 2 for a script that cannot be used.
     """
     parser = argparse.ArgumentParser(prog="python -m runner.models.mock_server", description="The mock model.")
     parser.add_argument("--script", type=Path, help="rules for the answers (JSON or TOML)")
     parser.add_argument("--announce-fd", type=int, required=True, help="descriptor for the address line")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     arguments = parser.parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
@@ -207,7 +208,15 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     # asyncio turns Nagle's algorithm off (40 ms per answer) only where the protocol is named
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
+    if arguments.port:
+        # a port of one's own is wanted again right after a restart, while old connections still linger
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", arguments.port))
+    except OSError as exc:
+        listener.close()
+        sys.stderr.write(f"The mock cannot listen on port {arguments.port}: {exc.strerror}.\n")
+        return 1
     listener.listen(BACKLOG)
     config = uvicorn.Config(
         MockApp(script).application(),

@@ -7,7 +7,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,13 @@ from runner.errors import EndpointError
 from runner.limits import Limits
 from runner.models.choice import ModelChoice
 from runner.models.command import (
+    EMBEDDING_REQUIREMENTS,
     LOCAL_FOLLOW_DEPENDENCIES,
     LOCAL_REQUIREMENTS,
     MAX_ANNOUNCEMENT_BYTES,
     Announcement,
     ServerCommand,
+    embedding_command,
     local_command,
     mock_command,
     read_announcement,
@@ -48,6 +50,7 @@ async def serving(
     *,
     cache: Cache,
     limits: Limits,
+    port: int = 0,
     provisioning: ProvisionOptions | None = None,
     model_auth: ModelAuth | None = None,
     on_event: OnEvent | None = None,
@@ -58,6 +61,7 @@ async def serving(
         choice: Which model. A running endpoint is only probed.
         cache: Where the local model's venv is kept.
         limits: For the local model's installation.
+        port: The port for the server; 0 takes a free one.
         provisioning: How the local model's packages are looked for; what only a bundle's are chosen by has no part.
         model_auth: What an endpoint's probe authorises itself with.
         on_event: Told about phases.
@@ -71,31 +75,75 @@ async def serving(
         await probe(choice.base_url, choice.model, model_auth)
         yield Announcement(base_url=choice.base_url, model=choice.model)
         return
+    tell = _teller(on_event)
+    if choice.kind == "local":
+        python = await _venv(LOCAL_REQUIREMENTS, cache, limits, provisioning, tell)
+        command = local_command(python, model=choice.model, port=port)
+    else:
+        command = mock_command(choice.script, port=port)
+    async with _running(command, tell) as announcement:
+        yield announcement
+
+
+@contextlib.asynccontextmanager
+async def serving_embeddings(
+    *,
+    cache: Cache,
+    limits: Limits,
+    port: int = 0,
+    provisioning: ProvisionOptions | None = None,
+    on_event: OnEvent | None = None,
+) -> AsyncIterator[Announcement]:
+    """Make the embedding model available for the length of the context; say where.
+
+    Args:
+        cache: Where its venv is kept.
+        limits: For its installation.
+        port: The port for the server; 0 takes a free one.
+        provisioning: How its packages are looked for; what only a bundle's are chosen by has no part.
+        on_event: Told about phases.
+
+    Raises:
+        EndpointError: the server could not start.
+        ProvisionError: its venv could not be made.
+    """
+    tell = _teller(on_event)
+    python = await _venv(EMBEDDING_REQUIREMENTS, cache, limits, provisioning, tell)
+    async with _running(embedding_command(python, port=port), tell) as announcement:
+        yield announcement
+
+
+def _teller(on_event: OnEvent | None) -> Callable[[str], None]:
     began = time.monotonic()
 
-    def tell(phase: str, message: str) -> None:
+    def tell(message: str) -> None:
         if on_event is not None:
-            on_event(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - began))
+            on_event(PhaseEvent(phase="model", message=message, elapsed_s=time.monotonic() - began))
+
+    return tell
+
+
+async def _venv(
+    requirements: Sequence[str],
+    cache: Cache,
+    limits: Limits,
+    provisioning: ProvisionOptions | None,
+    tell: Callable[[str], None],
+) -> Path:
+    """Return the interpreter of a venv with a model's packages."""
 
     def on_provision(event: ProvisionEvent) -> None:
-        tell("model", event.message)
+        tell(event.message)
 
-    if choice.kind == "local":
-        venv = await provision_packages(
-            LOCAL_REQUIREMENTS,
-            follow_dependencies=LOCAL_FOLLOW_DEPENDENCIES,
-            cache=cache,
-            options=(provisioning or ProvisionOptions()).for_tools(),
-            limits=limits,
-            on_event=on_provision,
-        )
-        command = local_command(venv.python, model=choice.model)
-    else:
-        command = mock_command(choice.script)
-    tell("model", f"starting the server of {choice.model}")
-    async with _running(command) as announcement:
-        tell("model", f"{announcement.model} answers")
-        yield announcement
+    venv = await provision_packages(
+        requirements,
+        follow_dependencies=LOCAL_FOLLOW_DEPENDENCIES,
+        cache=cache,
+        options=(provisioning or ProvisionOptions()).for_tools(),
+        limits=limits,
+        on_event=on_provision,
+    )
+    return venv.python
 
 
 async def probe(base_url: str, model: str, auth: ModelAuth | None) -> None:
@@ -119,7 +167,8 @@ async def probe(base_url: str, model: str, auth: ModelAuth | None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running(command: ServerCommand) -> AsyncIterator[Announcement]:
+async def _running(command: ServerCommand, tell: Callable[[str], None]) -> AsyncIterator[Announcement]:
+    tell(f"starting the server of {command.model}")
     log = OutputTail(LOG_BYTES)
     with tempfile.TemporaryDirectory(prefix="benchmax-model-") as folder:
         read, write = os.pipe2(os.O_CLOEXEC)
@@ -145,7 +194,9 @@ async def _running(command: ServerCommand) -> AsyncIterator[Announcement]:
         finally:
             os.close(write)
         try:
-            yield await _announcement(read, command, log)
+            announcement = await _announcement(read, command, log)
+            tell(f"{announcement.model} answers")
+            yield announcement
         finally:
             await process.end()
 

@@ -208,6 +208,6 @@ def test_what_is_missing_is_one_line_on_stderr(tmp_path: Path, binding: str | No
     with os.fdopen(readable, "rb") as announcements:
         assert announcements.read() == b""
     assert done.returncode == 1
-    assert done.stderr.startswith("The local model cannot be loaded: ")
+    assert done.stderr.startswith("The local model cannot be started: ")
     assert done.stderr.endswith(f"{said}\n")
     assert done.stderr.count("\n") == 1
