@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import pstdev
@@ -12,7 +11,7 @@ from typing import Any, get_args
 
 from benchmax.rewards import prompts
 from benchmax.rewards.answers import shortened
-from benchmax.rewards.arguments import is_blank, is_integer_from
+from benchmax.rewards.arguments import is_blank, is_finite, is_integer_from
 from benchmax.rewards.concurrency import all_of
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.rubric import Rubric, RubricPolarity, evaluate_single_rubric
@@ -87,7 +86,7 @@ class RubricCache:
         Raises:
             ValueError: a score is not finite.
         """
-        if not all(map(math.isfinite, scores)):
+        if not all(map(is_finite, scores)):
             raise ValueError(f"RubricCache.consider needs finite scores, got {list(scores)}.")
         if len(set(scores)) < 2:
             return False

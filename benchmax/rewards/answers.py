@@ -6,11 +6,10 @@ A `ValueError` from here says what is wrong with the answer; nothing is repaired
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmax.rewards.arguments import is_number
+from benchmax.rewards.arguments import is_finite, is_number
 
 __all__ = ["json_object", "optional_text", "score_of", "shortened", "tiers_of"]
 
@@ -28,10 +27,7 @@ def json_object(raw: str) -> dict[str, Any]:
         lines = text.split("\n")
         if len(lines) >= 2:
             text = "\n".join(lines[1:-1]).strip()
-    try:
-        found = _first_object(text)
-    except RecursionError as error:
-        raise ValueError("the answer is nested too deeply to be read as a valid JSON object") from error
+    found = _first_object(text)
     if found is None:
         raise ValueError(f"the answer contains no valid JSON object: {shortened(raw)!r}")
     return found
@@ -51,7 +47,7 @@ def _first_object(text: str) -> dict[str, Any] | None:
     decoder = json.JSONDecoder()
     try:
         whole = decoder.decode(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         whole = None
     if isinstance(whole, dict):
         return whole
@@ -59,6 +55,9 @@ def _first_object(text: str) -> dict[str, Any] | None:
     while start >= 0:
         try:
             found: dict[str, Any] = decoder.raw_decode(text, start)[0]
+        except RecursionError as error:
+            # not searched further down: that would parse as many levels again, once for each of them
+            raise ValueError("the answer is nested too deeply to be read as a valid JSON object") from error
         except ValueError:
             start = text.find("{", start + 1)
         else:
@@ -86,9 +85,9 @@ def score_of(answer: Mapping[str, Any], allowed: Sequence[float]) -> float:
         ValueError: it is missing, not a finite number, or not among the allowed ones.
     """
     if "score" not in answer:
-        raise ValueError(f"the answer has no 'score', only {sorted(answer)}")
+        raise ValueError(f"the answer has no 'score', only {shortened(repr(sorted(answer)))}")
     score = answer["score"]
-    if not is_number(score) or not math.isfinite(score):
+    if not is_number(score) or not is_finite(score):
         raise ValueError(f"'score' must be a finite number, got {shortened(repr(score))}")
     if score not in allowed:
         raise ValueError(f"'score' {score!r} is not one of the allowed scores {list(allowed)}")

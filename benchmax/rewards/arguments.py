@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
-__all__ = ["is_blank", "is_integer_from", "is_number", "require_same_length", "require_text"]
+__all__ = ["is_blank", "is_finite", "is_integer_from", "is_number", "require_same_length", "require_text"]
 
 
 def is_blank(value: object) -> bool:
@@ -16,6 +17,14 @@ def is_blank(value: object) -> bool:
 def is_number(value: object) -> TypeGuard[float]:
     """Say whether a value is an integer or a float; a bool is neither."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_finite(number: float) -> bool:
+    """Say whether a number is one that a float can hold; an integer of hundreds of digits is none."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def is_integer_from(value: object, least: int) -> bool:

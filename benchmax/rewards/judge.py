@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
@@ -16,7 +15,7 @@ from weakref import WeakKeyDictionary
 from benchmax.auth import ModelAuth, ModelRequestContext
 from benchmax.envs.shared_types import RolloutFailure
 from benchmax.rewards.answers import json_object, shortened
-from benchmax.rewards.arguments import is_integer_from, is_number, require_text
+from benchmax.rewards.arguments import is_finite, is_integer_from, is_number, require_text
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI as AsyncOpenAI
@@ -108,7 +107,7 @@ class Judge:
         require_text("Judge.request_json", prompt=prompt, request_id=request_id)
         if not is_number(temperature):
             raise TypeError(f"Judge.request_json needs a number as temperature, got {temperature!r}.")
-        if not math.isfinite(temperature):
+        if not is_finite(temperature):
             raise ValueError(f"Judge.request_json needs a finite temperature, got {temperature!r}.")
         body: dict[str, Any] = {
             "model": self.model,
@@ -149,8 +148,11 @@ async def _ask_with_credentials(judge: Judge, request_id: str, body: dict[str, A
 
 
 async def _ask(judge: Judge, request_id: str, body: dict[str, Any]) -> str:
-    async with _slot(judge.base_url), _client(judge, request_id) as client:
-        response = await client.chat.completions.create(**body, timeout=judge.timeout)
+    try:
+        async with _slot(judge.base_url), _client(judge, request_id) as client:
+            response = await client.chat.completions.create(**body, timeout=judge.timeout)
+    except _NoHeadersError as failure:
+        raise failure.reason from failure.reason.__cause__
     choices = getattr(response, "choices", None)
     content = choices[0].message.content if choices else None
     if content is not None and not isinstance(content, str):
@@ -181,7 +183,7 @@ async def _client(judge: Judge, request_id: str) -> AsyncIterator[Any]:
     family = openai_family()
     context = ModelRequestContext(judge.base_url, judge.model, request_id)
     http_client = family.http.AsyncClient(
-        auth=request_model_auth_class()(judge.auth, context), transport=AsyncPooledTransport(family)
+        auth=request_model_auth_class()(_UnrepeatedAuth(judge.auth), context), transport=AsyncPooledTransport(family)
     )
     # looked up in the module at call time: dependents replace the name to answer without a server
     factory: Any = sys.modules[__name__].AsyncOpenAI
@@ -202,6 +204,27 @@ async def _client(judge: Judge, request_id: str) -> AsyncIterator[Any]:
     else:
         async with client as entered:
             yield entered
+
+
+class _NoHeadersError(BaseException):
+    """Carries what a credential source raised past the SDK: openai 2 takes any `Exception` for a lost connection."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _UnrepeatedAuth:
+    """A credential source whose failure ends the request at once."""
+
+    def __init__(self, auth: ModelAuth) -> None:
+        self._auth = auth
+
+    async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+        try:
+            return await self._auth.headers_for_request(context)
+        except Exception as error:
+            raise _NoHeadersError(error) from error
 
 
 def _described(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from benchmax.rewards import prompts
 from benchmax.rewards.answers import optional_text, score_of, tiers_of
-from benchmax.rewards.arguments import is_number, require_text
+from benchmax.rewards.arguments import is_finite, is_number, require_text
 from benchmax.rewards.deterministic import clip01
 from benchmax.rewards.judge import Judge, JudgeError
 from benchmax.rewards.ranking_scores import Scale, anchored_scale, ground_truth_scale, plain_scale, positions_of
@@ -90,7 +89,7 @@ def _checked_score_map(score_map: Any) -> dict[float, str]:
     for score, meaning in score_map.items():
         if not is_number(score):
             raise TypeError(f"Rubric.score_map needs numbers as scores, got {score!r}.")
-        if not _is_finite(score):
+        if not is_finite(score):
             raise ValueError(f"Rubric.score_map needs finite scores, got {score!r}.")
         require_text("Rubric.score_map", **{f"meaning of {score!r}": meaning})
     if len(set(map(float, score_map))) < max(2, len(score_map)):
@@ -305,10 +304,3 @@ def _check_anchors(anchors: Sequence[RankingAnchor]) -> None:
 
 def _slug(rubric: Rubric) -> str:
     return re.sub(r"\s+", "-", rubric.title.lower())
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False

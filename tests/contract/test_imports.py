@@ -21,7 +21,16 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["benchmax", "benchmax.auth", "benchmax.envs", "benchmax.envs.base.env", "benchmax.envs.environment"]
+    "module",
+    [
+        "benchmax",
+        "benchmax.auth",
+        "benchmax.envs",
+        "benchmax.envs.base.env",
+        "benchmax.envs.environment",
+        "benchmax.rag",
+        "benchmax.sft",
+    ],
 )
 def test_importing_loads_neither_openai_nor_an_http_library_nor_cloudpickle(module: str) -> None:
     assert not loaded_by(f"import {module}") & set(HEAVY)

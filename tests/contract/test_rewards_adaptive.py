@@ -45,7 +45,7 @@ def titles(cache: RubricCache, prompt: str = "q") -> list[str]:
     return [rubric.title for rubric in cache.get(prompt).all]
 
 
-@pytest.mark.parametrize("scores", [[math.nan], [0, math.inf], [-math.inf, 1]])
+@pytest.mark.parametrize("scores", [[math.nan], [0, math.inf], [-math.inf, 1], [0, 10**400]], ids=range(4))
 def test_scores_that_are_not_finite_are_refused(scores: list[float]) -> None:
     with pytest.raises(ValueError, match="finite"):
         RubricCache().consider("q", Rubric("t", "d"), scores)

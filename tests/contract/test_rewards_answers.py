@@ -70,12 +70,15 @@ FENCE = "```"
         (f'{FENCE} {{"a": 1}} {FENCE}', {"a": 1}),
         (f'<think></think>\n{FENCE}\n{{"a": "{chr(0x2028)}"}}\n{FENCE}', {"a": chr(0x2028)}),
         (f'Here it is:\n{FENCE}json\n{{"a": 1}}\n{FENCE}', {"a": 1}),
+        (f'{FENCE}\nnothing\n{{"a": 1}}', {"a": 1}),
+        (f'{{"a": 1}}\nnothing\n{FENCE}', {"a": 1}),
         ('Verdict: {"a": 1}. And {"a": 2}.', {"a": 1}),
         ('{not json} {"a": 1}', {"a": 1}),
         ('[1, {"a": 1}]', {"a": 1}),
         ('{"a": {"b": 1}} trailing', {"a": {"b": 1}}),
         ('{"a": 1, {"b": 2}', {"b": 2}),
         ('{"a": 1, "a": 2}', {"a": 2}),
+        ("[" * 100_000 + '{"a": 1}', {"a": 1}),
     ],
 )
 def test_the_first_object_is_found_without_think_blocks_and_fences(text: str, found: dict[str, Any]) -> None:

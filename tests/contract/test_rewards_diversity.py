@@ -68,6 +68,13 @@ def test_what_a_judges_configuration_refuses(options: dict[str, Any], text: str)
         LLMDiversityConfig(JUDGE, **options)
 
 
+def test_the_defaults_are_these() -> None:
+    assert NgramDiversityConfig() == NgramDiversityConfig(n=3, similarity_threshold=0.5)
+    judged_by = LLMDiversityConfig(JUDGE)
+    assert (judged_by.max_tokens, judged_by.temperature) == (512, 0.0)
+    assert judged_by.instructions == DEFAULT_DIVERSITY_INSTRUCTIONS
+
+
 def test_configurations_pickle_as_the_lists_of_their_fields() -> None:
     ngram, judged = NgramDiversityConfig(2, 0.4), LLMDiversityConfig(JUDGE)
     assert pickle.loads(pickle.dumps([ngram, judged])) == [ngram, judged]

@@ -185,6 +185,7 @@ async def test_question_response_and_ground_truth_are_shown(model_server: ModelS
         ({"score": [1]}, "finite number"),
         ('{"score": NaN}', "finite number"),
         ('{"score": Infinity}', "finite number"),
+        ('{"score": 1' + "0" * 400 + "}", "finite number"),
         ({"reasoning": "no score"}, "no 'score'"),
         ({"score": 1, "reasoning": 5}, "'reasoning' must be a string"),
         ({"score": 1, "reasoning": None}, "'reasoning' must be a string"),
