@@ -1,44 +1,80 @@
 """Asks the caller's process for headers, from any thread and event loop, also while the main loop is blocked.
 
-The auth channel is served by one small thread of its own. A request is written by whoever makes it; the thread hands
-the answer to the waiting future.
+A request is written by whoever makes it. The main loop reads the answers while it turns; one small thread stands by
+and reads when it does not, or when somebody outside of the main loop waits. What else has to be said while the main
+loop is blocked goes this way too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
+import select
 import socket
 import threading
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from benchmax.auth import ModelRequestContext
 
-from ..errors import FrameError, HeadersRefusedError
+from ..errors import CredentialSourceError, FrameError, HeaderLimitError, HeadersRefusedError
+from ..frames import FrameParser
 from ..limits import MAX_ID_CHARS, MAX_TEXT_CHARS, MAX_URL_CHARS
-from ..protocol import FrameParser, HeaderRequest, Headers, HeadersRefused, auth_to_worker_decoder, bounded, encode
+from ..protocol import AuthFromWorker, HeaderRequest, Headers, HeadersRefused, Inspect, auth_to_worker_decoder, encode
+from ..text import bounded
 
 RECV_BYTES = 64 * 1024
 EXIT_ORPHANED = 70
 """Exit code of a worker whose caller went away."""
 
+STANDBY_S = 0.01
+"""How long what has arrived is left to the main loop: handing an answer from thread to thread takes longer than all
+else there is to do for it."""
+
+REFUSALS: Final = {kind.__name__: kind for kind in (HeadersRefusedError, HeaderLimitError, CredentialSourceError)}
+
+Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Mapping[str, str]]"]
+Told = tuple["asyncio.Future[Mapping[str, str]]", Headers | HeadersRefused]
+
 
 class HeaderClient:
-    """The worker's end of the auth channel."""
+    """The worker's end of the auth channel; belongs to the loop it is made on.
 
-    def __init__(self, sock: socket.socket) -> None:
+    Args:
+        sock: The channel.
+        on_inspect: Told, on any thread, that the caller wants to know where the rollouts are.
+    """
+
+    def __init__(self, sock: socket.socket, on_inspect: Callable[[Inspect], None]) -> None:
         self._socket = sock
+        self._on_inspect = on_inspect
+        self._main = asyncio.get_running_loop()
+        self._main_thread = threading.get_ident()
+        self._process = os.getpid()
         self._decoder = auth_to_worker_decoder()
+        self._parser = FrameParser()
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Future[Mapping[str, str]]] = {}
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._serve, name="benchmax-headers", daemon=True)
+        self._waiting: dict[int, Waiter] = {}
+        self._elsewhere = 0
+        self._urgent = threading.Event()
+        """Set while somebody outside of the main loop waits."""
+        self._counting = threading.Lock()
+        self._reading = threading.Lock()
+        self._sending = threading.Lock()
+        self._held: list[bytes] | None = None
+        """Requests of this turn of the main loop after the first one, which leave together."""
+        self._thread = threading.Thread(target=self._stand_by, name="benchmax-headers", daemon=True)
 
     def start(self) -> None:
         """Start serving."""
+        self._main.add_reader(self._socket, self._read)
         self._thread.start()
+
+    def send(self, message: AuthFromWorker) -> None:
+        """Send one message, from any thread; the caller always reads, so that this blocks no longer than that takes."""
+        self._write(encode(message))
 
     async def headers(
         self, context: ModelRequestContext, *, call: int, binding: str | None, rollout: str | None
@@ -46,8 +82,13 @@ class HeaderClient:
         """Ask for the headers of one model request.
 
         Raises:
-            HeadersRefusedError: the caller refused, or its provider raised; the text says why.
+            HeadersRefusedError: the caller refused, is gone, or this is a forked process; the text says why.
+            HeaderLimitError: the rollout or this worker has asked too often.
+            CredentialSourceError: the caller's credential source failed.
         """
+        if os.getpid() != self._process:
+            # two processes that read one channel would take each other's answers
+            raise HeadersRefusedError("headers were asked for in a process that was forked from the worker.")
         number = next(self._numbers)
         frame = encode(
             HeaderRequest(
@@ -60,42 +101,110 @@ class HeaderClient:
                 rollout_id=bounded(str(context.rollout_id), MAX_ID_CHARS),
             )
         )
-        future: Future[Mapping[str, str]] = Future()
-        with self._lock:
-            self._waiting[number] = future
-            # a request is far smaller than the socket's buffer and the other end always reads
-            self._socket.sendall(frame)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Mapping[str, str]] = loop.create_future()
+        self._waiting[number] = loop, future
+        elsewhere = loop is not self._main
+        if elsewhere:
+            self._count(1)
         try:
-            return await asyncio.wrap_future(future)
+            self._ask(frame, elsewhere=elsewhere)
+            return await future
         finally:
-            with self._lock:
-                self._waiting.pop(number, None)
+            self._waiting.pop(number, None)
+            if elsewhere:
+                self._count(-1)
 
-    def _serve(self) -> None:
-        parser = FrameParser()
+    # -- out ----------------------------------------------------------------------------------------------
+
+    def _ask(self, frame: bytes, *, elsewhere: bool) -> None:
+        if not elsewhere and self._held is not None:
+            self._held.append(frame)
+            return
+        if not elsewhere:
+            self._held = []
+            self._main.call_soon(self._flush)
+        try:
+            self._write(frame)
+        except OSError:
+            raise HeadersRefusedError("the caller's process is gone.") from None
+
+    def _flush(self) -> None:
+        frames, self._held = self._held, None
+        if frames:
+            # whoever reads sees the same error and ends this process
+            with contextlib.suppress(OSError):
+                self._write(b"".join(frames))
+
+    def _write(self, data: bytes) -> None:
+        with self._sending:
+            self._socket.sendall(data)
+
+    def _count(self, step: int) -> None:
+        with self._counting:
+            self._elsewhere += step
+            if self._elsewhere:
+                self._urgent.set()
+            else:
+                self._urgent.clear()
+
+    # -- in -----------------------------------------------------------------------------------------------
+
+    def _stand_by(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
         while True:
+            poll.poll()
+            self._urgent.wait(STANDBY_S)
+            self._read()
+
+    def _read(self) -> None:
+        """Take in what has arrived, if nobody else just does."""
+        told: dict[asyncio.AbstractEventLoop, list[Told]] = {}
+        with self._reading:
             try:
-                data = self._socket.recv(RECV_BYTES)
+                data = self._socket.recv(RECV_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
             except OSError:
                 data = b""
             if not data:
                 # the caller is gone; the main loop may be blocked in code of the bundle and never learn of it
                 os._exit(EXIT_ORPHANED)
             try:
-                for body in parser.feed(data):
-                    self._answer(self._decoder.decode(body))
+                for body in self._parser.feed(data):
+                    self._take(self._decoder.decode(body), told)
             except FrameError:
                 os._exit(EXIT_ORPHANED)
+        for loop, answers in told.items():
+            if loop is self._main and threading.get_ident() == self._main_thread:
+                _tell(answers)
+            else:
+                # a loop that was closed meanwhile has nobody left who waits
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_tell, answers)
 
-    def _answer(self, message: Headers | HeadersRefused) -> None:
-        with self._lock:
-            future = self._waiting.pop(message.request, None)
-        if future is None or not future.set_running_or_notify_cancel():
+    def _take(
+        self, message: Headers | HeadersRefused | Inspect, told: dict[asyncio.AbstractEventLoop, list[Told]]
+    ) -> None:
+        if isinstance(message, Inspect):
+            self._on_inspect(message)
             return
+        waiter = self._waiting.pop(message.request, None)
+        if waiter is not None:
+            loop, future = waiter
+            told.setdefault(loop, []).append((future, message))
+
+
+def _tell(answers: list[Told]) -> None:
+    for future, message in answers:
+        if future.done():
+            continue
         if isinstance(message, Headers):
             future.set_result(message.headers)
         else:
-            future.set_exception(HeadersRefusedError(f"{message.failure.message}"))
+            kind = REFUSALS.get(message.failure.type, HeadersRefusedError)
+            future.set_exception(kind(message.failure.message))
 
 
 class CallerAuth:
@@ -117,11 +226,22 @@ class CallerAuth:
         self._rollout = rollout
 
     async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
-        """Ask the caller for the headers of one request."""
+        """Ask the caller for the headers of one request.
+
+        Raises:
+            HeadersRefusedError: there are none; its subclasses and the text say why.
+        """
         return await self._client.headers(context, call=self._call, binding=self._binding, rollout=self._rollout)
 
     def __repr__(self) -> str:
         return f"CallerAuth({self._binding or 'request'!r})"
+
+    def __copy__(self) -> CallerAuth:
+        return self
+
+    def __deepcopy__(self, memo: object) -> CallerAuth:
+        # a request may be copied, as in process; the copy asks in the same place
+        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a credential source of the caller's process cannot be pickled")

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import Any
 import pytest
 
 from benchmax.auth import InjectedAuth, ModelRequestContext, StaticBearerAuth, bind_model_auth
-from runner import Binding, RecordEvent, WorkerEvent, isolate
+from runner import Binding, RecordEvent, RemoteError, WorkerEvent, isolate
 from runner.provision import Cache
 from tests.contract.loopback import Received, completion, running_server
 from tests.contract.loopback import call as tool_call
-from tests.integration.environments import asking, probing
+from tests.integration.environments import asking, documents, probing
 from tests.integration.isolation import bundled, requests_for, run_one, texts
 
 pytestmark = pytest.mark.integration
@@ -155,11 +156,42 @@ async def test_an_active_bind_model_auth_replaces_the_auth_argument_whole(probe:
     assert "No runtime model-auth provider" in missing
 
 
+async def test_a_worker_that_replaces_another_is_made_with_what_was_bound_at_the_first_time(
+    shared_cache: Path, tmp_path: Path
+) -> None:
+    class Tenant:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.asked: list[str] = []
+
+        async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+            self.asked.append(context.rollout_id)
+            return {"X-Tenant": self.name}
+
+    url = "https://embedding.example/v1"
+    first, other = Tenant("first"), Tenant("other")
+    bundle = bundled(documents, "Documents", url=url, marker=str(tmp_path / "marker"))
+    with bind_model_auth({"embedding": Binding(first, urls=[url])}):
+        env = isolate(bundle, cache=Cache(shared_cache))
+        async with env:
+            dataset = await env.create_dataset("eval", tmp_path)
+            with bind_model_auth({"embedding": Binding(other, urls=[url])}):
+                (ended,) = (await env.run_group(requests_for(dataset[0]))).values()
+                (outcome,) = (await env.run_group(requests_for(dataset[0], prefix="again"))).values()
+    assert [example.id for example in dataset] == ["first and first"]
+    assert (ended.termination_reason, outcome.termination_reason) == ("sandbox_error", "finished")
+    assert first.asked == ["constructor", "dataset"] * 2
+    assert other.asked == []
+
+
 async def test_the_requests_own_auth_may_be_an_injected_one_of_the_caller(probe: Any) -> None:
-    async with probe() as (env, dataset):
-        with bind_model_auth({"mine": RotatingAuth()}):
-            outcomes = await run_one(env, dataset, "own-loop", auth=InjectedAuth("mine"))
+    argument, bound = RotatingAuth("argument"), RotatingAuth("bound")
+    async with probe(auth={"mine": argument}) as (env, dataset):
+        outcomes = await run_one(env, dataset, "own-loop", auth=InjectedAuth("mine"))
+        with bind_model_auth({"mine": bound}):
+            await run_one(env, dataset, "own-loop", auth=InjectedAuth("mine"), prefix="bound")
     assert texts(outcomes) == ["['Authorization', 'X-Extra']"]
+    assert (len(argument.asked), len(bound.asked)) == (1, 1)
 
 
 async def test_a_name_that_nobody_bound_fails_in_the_worker_as_in_process(probe: Any) -> None:
@@ -207,9 +239,102 @@ async def test_a_failing_provider_fails_its_own_request_and_nothing_else(probe: 
             raise LookupError("the vault is closed")
 
     async with probe() as (env, dataset):
-        text = await _failure(run_one(env, dataset, "secret-text", auth=Failing()))
+        with pytest.raises(RemoteError) as raised:
+            await run_one(env, dataset, "secret-text", auth=Failing())
         assert texts(await run_one(env, dataset, "ok")) == [None]
-    assert "the vault is closed" in text
+        audit = env.audit
+    assert raised.value.remote_type.endswith("CredentialSourceError")
+    assert "the caller's credential source raised LookupError" in raised.value.remote_message
+    # its text is for the caller alone
+    assert "the vault is closed" not in f"{raised.value}{raised.value.detail}"
+    assert [entry.reason for entry in audit] == [
+        "the caller's credential source raised LookupError. the vault is closed"
+    ]
+
+
+async def test_a_model_loop_whose_auth_fails_ends_as_its_model_failing_and_the_record_says_why(
+    shared_cache: Path, tmp_path: Path
+) -> None:
+    class Failing:
+        async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+            raise LookupError("the vault is closed")
+
+    records: list[Any] = []
+    on_event = lambda event: records.append(event.record) if isinstance(event, RecordEvent) else None  # noqa: E731
+    async with isolate(bundled(asking, "Asking"), cache=Cache(shared_cache), on_event=on_event) as env:
+        dataset = await env.create_dataset("eval", tmp_path)
+        outcomes = await env.run_group(requests_for(dataset[0], 3, auth=Failing()))
+    assert {(outcome.termination_reason, outcome.error) for outcome in outcomes.values()} == {("model_error", None)}
+    assert all(record.infrastructure for record in records)
+    assert "credential source raised LookupError" in records[0].error_text()
+
+
+async def test_sixty_four_rollouts_with_an_expired_token_cost_one_sign_in(probe: Any) -> None:
+    class Caching:
+        """Knows no lock."""
+
+        def __init__(self) -> None:
+            self.token = ""
+            self.sign_ins = 0
+
+        async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+            if not self.token:
+                self.sign_ins += 1
+                await asyncio.sleep(0.05)
+                self.token = f"session-token-{self.sign_ins}"
+            return {"Authorization": f"Bearer {self.token}"}
+
+    auth = Caching()
+    async with probe(workers=2) as (env, dataset):
+        for expected in (1, 2):
+            groups = [
+                run_one(env, dataset, "secret-text", count=8, auth=auth, prefix=f"{expected}-{number}")
+                for number in range(8)
+            ]
+            outcomes = await asyncio.gather(*groups)
+            assert auth.sign_ins == expected
+            assert {text for group in outcomes for text in texts(group)} == {"leaked Bearer [redacted]"}
+            auth.token = ""
+
+
+async def test_a_credential_source_that_blocks_holds_up_its_own_rollout_only(probe: Any) -> None:
+    class Blocking:
+        def __init__(self) -> None:
+            self.release = threading.Event()
+
+        def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+            self.release.wait(10)
+            return {"Authorization": "Bearer patient-token"}
+
+    auth: Any = Blocking()
+    async with probe() as (env, dataset):
+        slow = asyncio.ensure_future(run_one(env, dataset, "secret-text", auth=auth))
+        assert texts(await run_one(env, dataset, "secret-text", auth=RotatingAuth(), prefix="quick")) == [
+            "leaked Bearer [redacted]"
+        ]
+        assert not slow.done()
+        auth.release.set()
+        assert texts(await slow) == ["leaked Bearer [redacted]"]
+
+
+async def test_no_headers_means_none_and_no_key_of_the_callers_surroundings_takes_their_place(
+    shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-caller")
+
+    class Nothing:
+        async def headers_for_request(self, context: ModelRequestContext) -> Mapping[str, str]:
+            return {}
+
+    with running_server() as server:
+        server.answer = lambda received: completion("done")
+        async with isolate(bundled(asking, "Asking"), cache=Cache(shared_cache)) as env:
+            dataset = await env.create_dataset("eval", tmp_path)
+            await env.run_group(requests_for(dataset[0], 1, auth=Nothing(), base_url=server.url))
+            (entry,) = env.audit
+    (received,) = server.requests
+    assert "sk-of-the-caller" not in f"{received.headers}"
+    assert (entry.answered, entry.reason) == (True, "without any header")
 
 
 async def test_two_thousand_requests_at_once_are_all_answered(probe: Any) -> None:
