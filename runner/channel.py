@@ -1,6 +1,7 @@
 """One end of a channel on an event loop: frames in, messages out, and the other way round.
 
-Used on both sides, so it is shipped into the worker. Writes of one turn of the loop leave in one system call.
+Used on both sides, so it is shipped into the worker. Messages of one turn of the loop leave in one system call, except
+that many are not held back until its end.
 """
 
 from __future__ import annotations
@@ -8,15 +9,23 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from .errors import FrameError
-from .protocol import AnyMessage, FrameParser, MessageDecoder, encode
+from .frames import FrameParser
+from .limits import KIB, MIB
+from .protocol import AnyMessage, MessageDecoder, encode
 
 M = TypeVar("M")
 
+FLUSH_BYTES: Final = 64 * KIB
+"""Queued in one turn of the loop before it leaves at once: the other end can begin with it."""
 
-class Channel(asyncio.Protocol, Generic[M]):
+WINDOW_BYTES: Final = 1 * MIB
+"""Sent and not yet taken by the operating system before a sender has to wait. Much more brings no speed."""
+
+
+class Channel(asyncio.BufferedProtocol, Generic[M]):
     """A framed channel over a stream socket.
 
     Args:
@@ -31,16 +40,19 @@ class Channel(asyncio.Protocol, Generic[M]):
         on_message: Callable[[M], None],
         on_end: Callable[[FrameError | None], None],
     ) -> None:
-        self._decoder = decoder
+        self._decode = decoder.decode
         self._on_message = on_message
         self._on_end = on_end
         self._parser = FrameParser()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
-        self._ended = False
+        self._out_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
+        self._ended = False
+        self.full = False
+        """Whether the other end is so slow that whoever can wait before sending more should: see `drained`."""
 
     @classmethod
     async def open(
@@ -68,21 +80,28 @@ class Channel(asyncio.Protocol, Generic[M]):
         Raises:
             FrameError: the message cannot be encoded or is too large; nothing was queued.
         """
-        frame = encode(message)
+        self.send_frame(encode(message))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Queue a message that is a frame already."""
         if self._ended:
             return
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes >= FLUSH_BYTES:
+            self.flush()
 
     def flush(self) -> None:
         """Hand what is queued to the operating system now, as far as it takes it."""
         if self._out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._out))
         self._out.clear()
+        self._out_bytes = 0
 
     async def drained(self) -> None:
-        """Wait until the other end has taken most of what was sent."""
+        """Wait until the other end has taken most of what was sent, or the channel has ended."""
         self.flush()
         await self._writable.wait()
 
@@ -94,22 +113,27 @@ class Channel(asyncio.Protocol, Generic[M]):
         """Send what is queued and close. `on_end` is not called for it."""
         self.flush()
         self._ended = True
-        self._writable.set()
+        self.resume_writing()
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by asyncio)."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # by what it can do, not by its class: those of uvloop have another
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(WINDOW_BYTES)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where to put what arrives (called by asyncio)."""
+        return self._parser.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Cut, decode and pass on what arrived (called by asyncio)."""
         if self._ended:
             return
         try:
-            for body in self._parser.feed(data):
-                self._on_message(self._decoder.decode(body))
+            for body in self._parser.arrived(nbytes):
+                self._on_message(self._decode(body))
                 if self.ended:
                     return
         except FrameError as error:
@@ -131,17 +155,19 @@ class Channel(asyncio.Protocol, Generic[M]):
 
     def pause_writing(self) -> None:
         """Note that the other end is slow (called by asyncio)."""
+        self.full = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """Note that the other end has caught up (called by asyncio)."""
+        self.full = False
         self._writable.set()
 
     def _end(self, error: FrameError | None) -> None:
         if self._ended:
             return
         self._ended = True
-        self._writable.set()
+        self.resume_writing()
         if error is not None and self._transport is not None:
             self._transport.abort()
         self._on_end(error)

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
+import enum
 import shutil
-import signal
-import socket
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
+from runner.auth_link import AuthLink
 from runner.broker import Broker
 from runner.calls import Death, remote_error
 from runner.channel import Channel
 from runner.conversation import Conversation
-from runner.environ import worker_environment
-from runner.errors import FrameError, RunnerError, WorkerLostError, WorkerStartError
-from runner.limits import MAX_FRAME_BYTES, MAX_LOADED_MESSAGES, TERM_GRACE_S, Limits
-from runner.process import Exit, OutputTail, Process
+from runner.errors import (
+    FrameError,
+    IncompatibleBundleError,
+    RunnerError,
+    WorkerEnd,
+    WorkerLostError,
+    WorkerStartError,
+)
+from runner.inspection import Sighting
+from runner.launch import Launch, Launched
+from runner.limits import MAX_LOADED_MESSAGES, TERM_GRACE_S
+from runner.obituary import Obituary
 from runner.protocol import (
-    AUTH_FD,
-    BUNDLE_FD,
+    DUMP_SIGNAL,
     PROTOCOL,
-    WORK_FD,
-    AuthFromWorker,
     Close,
     Closed,
     FromWorker,
@@ -42,12 +42,11 @@ from runner.protocol import (
     Ready,
     StartFailed,
     ToWorker,
-    auth_from_worker_decoder,
     from_worker_decoder,
 )
-from runner.record import LogLine
+from runner.provision.plan import series_of
+from runner.record import Watcher
 from runner.redaction import Redactor
-from runner.sandbox.policy import SandboxPolicy
 
 EOF_WAIT_S: Final = 1.0
 """How long what a dead worker had sent may take to be read; its tree is gone, so the end of stream is there."""
@@ -56,117 +55,95 @@ EXIT_WAIT_S: Final = 0.25
 """How long the exit of a worker whose channel has ended may take to be told, before it is killed for it."""
 
 
-MAX_HEADER_REQUESTS: Final = 10_000
-"""Header requests of one worker that may wait at once: more than it can have rollouts that ask for some."""
+class State(enum.Enum):
+    """Where a worker is in its life."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Everything a worker is made of.
-
-    Args:
-        python: The venv's interpreter.
-        boot: First file of the worker's code.
-        pickled: The bundle's pickle, exactly the bytes that were digested.
-        metadata: The bundle's metadata as JSON bytes.
-        series: The Python series it must report.
-        policy: How it is confined.
-        limits: What it may use.
-    """
-
-    python: Path
-    boot: Path
-    pickled: bytes
-    metadata: bytes
-    series: str
-    policy: SandboxPolicy
-    limits: Limits
+    STARTING = enum.auto()
+    READY = enum.auto()
+    FAILING = enum.auto()
+    """It lied, hangs, or has lost its channel: it takes no more calls and is being ended."""
+    CLOSING = enum.auto()
+    """The caller has asked it to close the environment and end."""
+    DEAD = enum.auto()
 
 
 class Child:
     """One live worker. Create with `Child.start`; belongs to the event loop that created it."""
 
     def __init__(
-        self,
-        launch: Launch,
-        broker: Broker,
-        redactor: Redactor,
-        on_output: Callable[[LogLine], None],
-        on_ended: Callable[[tuple[str, ...]], None],
-        on_death: Callable[[Child], None],
-        on_loaded: Callable[[list[str]], None],
+        self, launch: Launch, launched: Launched, broker: Broker, redactor: Redactor, watcher: Watcher
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._launch = launch
         self._limits = launch.limits
         self._broker = broker
         self._redactor = redactor
-        self._on_death = on_death
-        self._on_loaded = on_loaded
-        self._told_loaded = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-"))
+        self._tell = watcher
+        self._launched = launched
+        self._process = launched.process
+        self.stdout = launched.stdout
+        self.stderr = launched.stderr
+        self._state = State.STARTING
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
-        self._stream_over = asyncio.Event()
-        self._closed = asyncio.Event()
-        self._close_failure: RunnerError | None = None
+        self._told_loaded = 0
+        self._work_over = asyncio.Event()
+        self._auth_over = asyncio.Event()
+        self._closed: asyncio.Future[Closed] = self._loop.create_future()
         self._lie: FrameError | None = None
-        self._closing = False
-        self._was_ready = False
-        self._closed_by_caller = False
-        self.conversation = Conversation(self._send, self._kill, launch.limits, redactor, on_output, on_ended)
-        self._answers: set[asyncio.Task[None]] = set()
-        self._watcher: asyncio.Task[None] | None = None
-        self._work: Channel[FromWorker]
-        self._auth: Channel[AuthFromWorker]
-        self._process: Process
-        self._phase = "starting"
-        self.stdout = OutputTail(launch.limits.output_bytes)
-        self.stderr = OutputTail(launch.limits.output_bytes)
+        self._obituary = Obituary(launched, launch.limits, redactor)
+        self.conversation = Conversation(
+            self._send, self._look, self._kill, launch.limits, redactor, watcher.output, watcher.ended
+        )
+        self._auth = AuthLink(
+            launch,
+            launched,
+            broker,
+            redactor,
+            self.conversation,
+            signal=self._signal,
+            on_stall=watcher.stalled,
+            on_end=self._on_auth_end,
+        )
+        self._looks: set[asyncio.Task[None]] = set()
+        self._work: Channel[FromWorker] | None = None
+        self._watching = self._loop.create_task(self._watch(), name="benchmax-watch-worker")
         self.hello: Hello | None = None
         self.death: str | None = None
         """How it ended, in one line; `None` while it lives."""
 
     @classmethod
-    async def start(
-        cls,
-        launch: Launch,
-        broker: Broker,
-        redactor: Redactor,
-        *,
-        on_output: Callable[[LogLine], None],
-        on_ended: Callable[[tuple[str, ...]], None],
-        on_death: Callable[[Child], None],
-        on_loaded: Callable[[list[str]], None],
-    ) -> Child:
+    async def start(cls, launch: Launch, broker: Broker, redactor: Redactor, watcher: Watcher) -> Child:
         """Start a worker and wait until its environment is constructed.
 
         Args:
             launch: What it is made of.
             broker: Answers its header requests.
             redactor: Cleans every text it sends.
-            on_output: Told what is logged or printed outside of rollouts.
-            on_ended: Told which rollouts have run.
-            on_death: Told, once, when it ends without having been asked to after it was ready.
-            on_loaded: Told, once or twice, which modules it loaded from source; the paths are what the worker says.
+            watcher: Told what it does outside of calls.
 
         Raises:
             RemoteError: loading the bundle or constructing the environment raised.
             WorkerStartError: the worker ended or ran out of time before that.
         """
-        child = cls(launch, broker, redactor, on_output, on_ended, on_death, on_loaded)
+        try:
+            launched = await Launched.start(launch)
+        except RunnerError as error:
+            watcher.death(WorkerEnd(pid=0, ready=False, code=error.code, exit="", text=error.message))
+            raise
+        child = cls(launch, launched, broker, redactor, watcher)
         try:
             await child._start()
-            child._was_ready = True
-        except BaseException:
+        except BaseException as error:
             await child.end(grace_s=0)
+            if isinstance(error, RunnerError):
+                watcher.death(child._obituary.account(error.code, error.message, ready=False))
             raise
         return child
 
     @property
     def alive(self) -> bool:
         """Whether it can still be given calls."""
-        over = self.death or self._closing or self._lie or self._stream_over.is_set()
-        return not (over or self.conversation.deadline_of)
+        return self._state is State.READY
 
     @property
     def pid(self) -> int:
@@ -179,6 +156,16 @@ class Child:
         return self.conversation.load
 
     @property
+    def full(self) -> bool:
+        """Whether it does not keep up with what it is sent, so that more should wait until it is `drained`."""
+        return self._work is not None and self._work.full
+
+    async def drained(self) -> None:
+        """Wait until it has read most of what it was sent, or is gone."""
+        if self._work is not None:
+            await self._work.drained()
+
+    @property
     def ready(self) -> Ready:
         """What the environment said about itself."""
         return self._ready.result()
@@ -186,82 +173,110 @@ class Child:
     # -- start --------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        for name in ("home", "tmp", "work"):
-            (self._folder / name).mkdir()
-        work, work_theirs = socket.socketpair()
-        auth, auth_theirs = socket.socketpair()
-        bundle = _sealed(self._launch.pickled)
+        work, auth = self._launched.work, self._launched.auth
         try:
-            self._process = await Process.start(
-                [str(self._launch.python), "-s", "-P", "-X", "utf8", str(self._launch.boot)],
-                env=worker_environment(self._folder, self._launch.python),
-                cwd=self._folder / "work",
-                policy=self._launch.policy,
-                descriptors={WORK_FD: work_theirs.fileno(), AUTH_FD: auth_theirs.fileno(), BUNDLE_FD: bundle},
-                stdout=self.stdout.write,
-                stderr=self.stderr.write,
-                remove=self._folder,
-            )
+            self._work = await Channel.open(work, from_worker_decoder(), self._on_message, self._on_work_end)
+            await self._auth.open(auth)
         except BaseException:
             work.close()
             auth.close()
+            # nothing will ever come on them
+            self._work_over.set()
+            self._auth_over.set()
             raise
-        finally:
-            work_theirs.close()
-            auth_theirs.close()
-            os.close(bundle)
-        try:
-            self._work = await Channel.open(work, from_worker_decoder(), self._on_message, self._on_stream_end)
-            self._auth = await Channel.open(
-                auth, auth_from_worker_decoder(), self._on_header_request, self._on_auth_end
-            )
-        except BaseException:
-            work.close()
-            auth.close()
-            raise
-        self._watcher = self._loop.create_task(self._watch(), name="benchmax-watch-worker")
-        scope = self._broker.scope()
+        scope = self._broker.construction()
         self.conversation.open_scope(scope)
         self._send(
             Load(
                 protocol=PROTOCOL,
-                metadata=self._launch.metadata,
+                metadata=self._launch.metadata.to_json_bytes(),
                 bindings=scope.names(),
                 rollout_log_bytes=self._limits.rollout_log_bytes,
                 transcript_bytes=self._limits.transcript_bytes,
+                dataset_examples=self._limits.dataset_examples,
+                dataset_bytes=self._limits.dataset_bytes,
+                stall_s=self._limits.stall_s,
             )
         )
         try:
             async with asyncio.timeout(self._limits.startup_s):
                 await asyncio.shield(self._ready)
         except TimeoutError:
-            raise WorkerStartError(
-                f"the worker was not ready after {self._limits.startup_s:g} s ({self._phase}).{self._last_words()}",
-                hint="Raise limits.startup_s if its imports or constructor take that long.",
-            ) from None
+            raise await self._late() from None
         finally:
             self.conversation.close_scope()
+        if self._lie is not None or self._work_over.is_set():
+            # it was ready, and that was the last of it
+            await asyncio.shield(self._watching)
+            raise WorkerStartError(f"{self.death}{self._obituary.last_words}")
+        self._state = State.READY
+
+    async def _late(self) -> WorkerStartError:
+        if self.hello is not None:
+            self._obituary.seen = await self._auth.inspector.ask_all()
+        return WorkerStartError(
+            f"the worker was not ready after {self._limits.startup_s:g} s ({self._phase})."
+            f"{self._obituary.located}{self._obituary.last_words}",
+            hint="Raise limits.startup_s if its imports or constructor take that long.",
+            detail=self._obituary.stack,
+        )
+
+    @property
+    def _phase(self) -> str:
+        return "starting" if self.hello is None else "loading the bundle and constructing the environment"
 
     def _send(self, message: ToWorker) -> None:
-        if self.death is not None:
+        if self.death is not None or self._work is None:
             raise WorkerLostError(f"the worker is no longer there. {self.death}")
         self._work.send(message)
+        if not self.load:
+            # nothing else is about to be sent
+            self._work.flush()
+
+    # -- where it is --------------------------------------------------------------------------------------
+
+    def _look(self, call: int, then: Callable[[str], None]) -> None:
+        self._in_background(self._look_then(call, then))
+
+    async def _look_then(self, call: int, then: Callable[[str], None]) -> None:
+        seen = await self._auth.inspector.ask(call)
+        then("" if seen is None else f" {self._redactor.clean(seen.text)}")
 
     def _kill(self) -> None:
+        self._fail()
+        self._in_background(self._look_and_kill())
+
+    async def _look_and_kill(self) -> None:
+        self._obituary.seen = await self._auth.inspector.ask_all() or self._stopped()
         self._process.kill()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="benchmax-look")
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    def _signal(self) -> None:
+        # before that the interpreter does not know what to do on it, and would end
+        if self.hello is not None:
+            self._process.signal(DUMP_SIGNAL)
+
+    def _stopped(self) -> Sighting | None:
+        return Sighting("It had been stopped by a signal.", "") if self._process.stopped else None
 
     # -- what the worker says -----------------------------------------------------------------------------
 
     def _on_message(self, message: FromWorker) -> None:
+        if self.hello is None and not isinstance(message, Hello):
+            raise FrameError(f"a {message.__struct_config__.tag} message, expected hello first")
         match message:
             case Hello():
                 self._on_hello(message)
             case Ready():
-                if self.hello is None or self._ready.done():
+                if self._ready.done():
                     raise FrameError("a ready message out of turn")
                 self._ready.set_result(message)
             case StartFailed():
-                if self.hello is None or self._ready.done():
+                if self._ready.done():
                     raise FrameError("a start-failed message out of turn")
                 what = {"load": "loading the bundle", "construct": "constructing the environment"}.get(message.phase)
                 error = remote_error(message.failure, what or "describing the environment", self._redactor)
@@ -270,50 +285,54 @@ class Child:
                 if not self._ready.done() or self._told_loaded >= MAX_LOADED_MESSAGES:
                     raise FrameError("a loaded message out of turn")
                 self._told_loaded += 1
-                self._on_loaded(message.modules)
+                self._tell.loaded(message.modules)
             case Closed():
-                if not self._closing or self._closed.is_set():
+                if self._state is not State.CLOSING or self._closed.done():
                     raise FrameError("a closed message out of turn")
-                if message.failure is not None:
-                    self._close_failure = remote_error(message.failure, "aclose", self._redactor)
-                self._closed.set()
+                self._closed.set_result(message)
             case _:
                 self.conversation.on_message(message)
 
     def _on_hello(self, hello: Hello) -> None:
         if self.hello is not None:
             raise FrameError("a second hello")
-        if hello.protocol != PROTOCOL or hello.python != self._launch.series:
-            raise FrameError(
-                f"the worker speaks protocol {hello.protocol} on Python {hello.python}, "
-                f"expected protocol {PROTOCOL} on Python {self._launch.series}"
-            )
+        metadata = self._launch.metadata
+        expected = (PROTOCOL, metadata.python_version, series_of(metadata.benchmax_version))
+        found = (hello.protocol, hello.python, _series_of(hello.benchmax))
+        if found != expected:
+            form = "protocol {} on Python {} with benchmax {}"
+            raise FrameError(f"the worker speaks {form.format(*found)}, expected {form.format(*expected)}")
         self.hello = hello
-        self._phase = "loading the bundle and constructing the environment"
 
-    def _on_header_request(self, request: AuthFromWorker) -> None:
-        if len(self._answers) >= MAX_HEADER_REQUESTS or self._auth.unsent() > MAX_FRAME_BYTES:
-            raise FrameError(f"more than {MAX_HEADER_REQUESTS} header requests at once, or answers are not read")
-        task = self._loop.create_task(self._answer(request), name="benchmax-headers")
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
-    async def _answer(self, request: AuthFromWorker) -> None:
-        self._auth.send(await self._broker.answer(request, self.conversation.scopes))
-
-    def _on_stream_end(self, error: FrameError | None) -> None:
-        self._stream_over.set()
-        if error is not None:
-            self._lie = error
-            self._process.kill()
-        elif not self._closing:
-            # most likely it has just died and its exit is about to be told; if not, it is of no use any more
-            self._loop.call_later(EXIT_WAIT_S, self._process.kill)
+    def _on_work_end(self, error: FrameError | None) -> None:
+        self._work_over.set()
+        self._on_end(error, needed=self._state is not State.CLOSING)
 
     def _on_auth_end(self, error: FrameError | None) -> None:
-        if error is not None:
-            self._lie = error
-            self._process.kill()
+        self._auth_over.set()
+        self._on_end(error, needed=False)
+
+    def _on_end(self, error: FrameError | None, *, needed: bool) -> None:
+        if error is not None and not error.unfinished:
+            self._on_lie(error)
+        elif error is not None or needed:
+            self._fail()
+            # most likely it has just died and its exit is about to be told; if not, it is of no use any more
+            self._loop.call_later(EXIT_WAIT_S, self._on_silence, error)
+
+    def _on_silence(self, error: FrameError | None) -> None:
+        if error is not None and self._process.running:
+            self._on_lie(error)
+        self._process.kill()
+
+    def _on_lie(self, error: FrameError) -> None:
+        self._fail()
+        self._lie = error
+        self._process.kill()
+
+    def _fail(self) -> None:
+        if self._state is State.READY:
+            self._state = State.FAILING
 
     # -- end ----------------------------------------------------------------------------------------------
 
@@ -322,77 +341,94 @@ class Child:
 
         Raises:
             RemoteError: the environment's `aclose` raised; the worker is gone all the same.
+            WorkerLostError: the worker ended, or the limit of time passed, before `aclose` had ended.
         """
-        self._closing = self._closed_by_caller = True
+        # one that is about to be killed for a call says nothing about closing
+        orderly = self._state is State.READY and not self.conversation.doubtful
+        hung = False
         self.conversation.closing()
-        if self.death is None and self._lie is None:
+        if self._state is State.READY:
+            self._state = State.CLOSING
             self._send(Close())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.shutdown_s):
-                    await self._either(self._closed.wait(), self._process.exited())
+            await self._until(asyncio.shield(self._closed), self._process.exited(), within_s=self._limits.shutdown_s)
+            hung = not self._closed.done() and self._process.running
+            if hung:
+                self._obituary.seen = await self._auth.inspector.ask_all() or self._stopped()
         await self.end()
-        if self._close_failure is not None:
-            raise self._close_failure
+        if self._closed.done():
+            failure = self._closed.result().failure
+            if failure is not None:
+                raise remote_error(failure, "aclose", self._redactor)
+        elif orderly and hung:
+            raise WorkerLostError(
+                f"closing the environment did not end within {self._limits.shutdown_s:g} s; its worker was killed."
+                f"{self._obituary.located}{self._obituary.last_words}",
+                hint="Raise limits.shutdown_s if its aclose takes that long.",
+                detail=self._obituary.stack,
+            )
+        elif orderly:
+            raise WorkerLostError(
+                f"closing the environment: {self.death}{self._obituary.last_words}", detail=self._obituary.stack
+            )
 
     async def end(self, grace_s: float = TERM_GRACE_S) -> None:
         """End the worker's process tree and remove its folder. Safe to call twice."""
-        self._closing = True
-        if hasattr(self, "_process"):
-            if self._closed.is_set():
-                # it leaves by itself right after its last message
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(grace_s):
-                        await self._process.exited()
-            await self._process.end(grace_s)
-        if self._watcher is not None:
-            await asyncio.shield(self._watcher)
-        for task in [*self._answers]:
+        self._fail()
+        if self._closed.done():
+            # it leaves by itself right after its last message
+            await self._until(self._process.exited(), within_s=grace_s)
+        await self._process.end(grace_s)
+        await asyncio.shield(self._watching)
+        for task in [*self._looks]:
             task.cancel()
-        for name in ("_work", "_auth"):
-            if hasattr(self, name):
-                getattr(self, name).close()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if self._work is not None:
+            self._work.close()
+        self._auth.close()
+        await asyncio.to_thread(shutil.rmtree, self._launched.folder, ignore_errors=True)
 
-    async def _either(self, *waits: Any) -> None:
-        tasks = [asyncio.ensure_future(wait) for wait in waits]
+    def abandon(self) -> None:
+        """End the worker without an event loop, when the one that it belongs to is closed; blocks until it is gone."""
+        self._state = State.DEAD
+        self._process.abandon()
+        self._auth.inspector.close()
+        self._launched.work.close()
+        self._launched.auth.close()
+
+    async def _until(self, *first: Awaitable[object], within_s: float) -> None:
+        waits = [asyncio.ensure_future(this) for this in first]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
+            for wait in waits:
+                wait.cancel()
 
     async def _watch(self) -> None:
         """Wait for the worker's death, let what it had sent arrive, then settle everything that is open."""
         how = await self._process.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EOF_WAIT_S):
-                await self._stream_over.wait()
-        self.death = self._describe(how)
-        if not self._ready.done():
-            self._fail_start(WorkerStartError(f"{self.death}{self._last_words()}"))
-        if self._was_ready and not self._closed_by_caller:
-            self._on_death(self)
-        self.conversation.died(Death(f"{self.death}{self._last_words()}", self.conversation.deadline_of))
+                await self._work_over.wait()
+                await self._auth_over.wait()
+        self._obituary.exit = how
+        if self._obituary.crashed:
+            self._obituary.seen = self._auth.inspector.read()
+        self.death = self._describe()
+        state, self._state = self._state, State.DEAD
+        text = f"{self.death}{self._obituary.last_words}"
+        self._fail_start(WorkerStartError(text, detail=self._obituary.stack))
+        if state in (State.READY, State.FAILING):
+            self._tell.death(self._obituary.account(WorkerLostError.code, self.death, ready=True))
+        self.conversation.died(Death(text, self.conversation.killed_for, self._obituary.stack))
 
-    def _describe(self, how: Exit) -> str:
+    def _describe(self) -> str:
         if self._lie is not None:
-            return f"The worker broke the protocol and was killed: {self._redactor.clean(self._lie.message)}"
-        if self.conversation.deadline_of is not None:
-            return f"The worker was killed {self._limits.cancel_grace_s:g} s after it was asked to stop."
+            return self._obituary.broke_the_protocol(self._lie.message)
+        if self.conversation.killed_for is not None:
+            return self._obituary.did_not_stop()
         busy = self.load
-        doing = f"with {busy} rollout{'s' if busy != 1 else ''} in flight" if busy else f"while {self._phase}"
-        if self._ready.done() and not busy:
-            doing = "with no rollout in flight"
-        text = f"The worker ended by {how} {doing}."
-        if how.signal == signal.SIGKILL and not how.escalated:
-            text += " It may be out of memory, or something else killed it."
-        if how.signal in (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGABRT):
-            text += " A compiled package can do that, or a bundle made by another Python than its metadata says."
-        return text
-
-    def _last_words(self) -> str:
-        lines = self.stderr.last_lines(3) or self.stdout.last_lines(3)
-        return f" Last output: {' | '.join(self._redactor.clean(line) for line in lines)}" if lines else ""
+        if busy:
+            return self._obituary.ended(f"with {busy} rollout{'s' if busy != 1 else ''} in flight")
+        return self._obituary.ended("with no rollout in flight" if self._ready.done() else f"while {self._phase}")
 
     def _fail_start(self, error: Exception) -> None:
         if not self._ready.done():
@@ -400,16 +436,9 @@ class Child:
             self._ready.exception()
 
 
-def _sealed(data: bytes) -> int:
-    """Put bytes into a memory file that nobody can change any more; return its descriptor."""
-    descriptor = os.memfd_create("bundle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def _series_of(version: str) -> str:
+    """The series of a version, or what is said in its place if it is none."""
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        return series_of(version)
+    except IncompatibleBundleError:
+        return repr(version)

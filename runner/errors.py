@@ -18,7 +18,10 @@
     ├── WorkerError
     │   ├── WorkerStartError
     │   └── WorkerLostError
+    │       └── RestartsUsedUpError
     ├── HeadersRefusedError
+    │   ├── HeaderLimitError
+    │   └── CredentialSourceError
     └── EndpointError
 
 `code` is stable and unique: match on it, not on wording. `fault` says who has to act, and decides the exit code
@@ -29,6 +32,8 @@ This file is shipped into the worker, so it needs nothing but the standard libra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Fault = Literal["bundle", "usage", "host"]
@@ -167,9 +172,18 @@ class SandboxUnavailableError(RunnerError):
 
 
 class FrameError(RunnerError):
-    """Raised when bytes on a channel are not a valid frame or message."""
+    """Raised when bytes on a channel are not a valid frame or message.
+
+    Args:
+        message: What was expected and what came.
+        unfinished: The stream ended inside a frame; a process that dies while it writes leaves that behind, too.
+    """
 
     code = "frame"
+
+    def __init__(self, message: str, *, unfinished: bool = False, hint: str = "", detail: str = "") -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.unfinished = unfinished
 
 
 class WorkerError(RunnerError):
@@ -192,10 +206,60 @@ class WorkerLostError(WorkerError):
     fault = "bundle"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEnd:
+    """How one worker ended, or failed to start.
+
+    Args:
+        pid: Its process id on the host; 0 when there never was a process.
+        ready: Whether it had become ready before.
+        code: Code of the error that it was for whoever waited: `worker-lost`, `worker-start` or `remote`.
+        exit: How its process ended, such as `exit code 3` or `SIGSEGV (-11)`; empty when there never was one.
+        text: What happened, in one line.
+        output: The last lines it wrote.
+        stack: Where it was, as far as that is known.
+    """
+
+    pid: int
+    ready: bool
+    code: str
+    exit: str
+    text: str
+    output: tuple[str, ...] = ()
+    stack: str = ""
+
+
+class RestartsUsedUpError(WorkerLostError):
+    """Raised when workers ended, or failed to start, one after the other more often than `Limits.restarts` allows.
+
+    Args:
+        message: How many there were, and how they ended.
+        history: How each of them ended, oldest first.
+    """
+
+    code = "restarts-used-up"
+
+    def __init__(self, message: str, *, history: Sequence[WorkerEnd] = (), hint: str = "", detail: str = "") -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.history = tuple(history)
+
+
 class HeadersRefusedError(RunnerError):
     """Raised when the broker refuses headers for a model request; the text names the argument that would allow it."""
 
     code = "headers-refused"
+
+
+class HeaderLimitError(HeadersRefusedError):
+    """Raised when a rollout or a worker asks for headers more often than it may; the text names the limit."""
+
+    code = "header-limit"
+
+
+class CredentialSourceError(HeadersRefusedError):
+    """Raised when the caller's credential source raised, took too long, or gave what no request can carry."""
+
+    code = "credential-source"
 
 
 class EndpointError(RunnerError):

@@ -26,16 +26,14 @@ from benchmax.envs.shared_types import (
     ValidationDiagnostic,
 )
 from runner.artifact import Artifact
-from runner.broker import AuditEntry, AuthValue, Broker
-from runner.calls import RolloutCall
-from runner.child import Launch
-from runner.conversation import Position
-from runner.errors import RunnerError, UsageError
-from runner.handle import ExampleHandle
+from runner.broker import AuditCount, AuditEntry, AuthValue, Broker
+from runner.errors import RunnerError, UsageError, WorkerLostError
+from runner.handle import DatasetToken, ExampleHandle, check_example
+from runner.launch import Launch
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
 from runner.protocol import Ready
-from runner.provision import ProvisionEvent, ProvisionOptions, Venv, lock_beside, provision
+from runner.provision import ProvisionOptions, Venv, lock_beside, provision
 from runner.provision.cache import Cache
 from runner.provision.compilation import Compilation
 from runner.record import (
@@ -117,7 +115,11 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             self._loop = asyncio.get_running_loop()
             self._began = time.monotonic()
             self._starting = self._loop.create_task(self._start(), name="benchmax-start")
-        await asyncio.shield(self._starting)
+        if not self._starting.done():
+            await asyncio.wait([self._starting])
+        if self._starting.cancelled():
+            raise WorkerLostError("the environment was closed while it started.")
+        self._starting.result()
 
     async def _start(self) -> None:
         metadata = self._artifact.bundle.metadata
@@ -127,15 +129,14 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             cache=self._cache,
             options=self._provisioning,
             limits=self._limits,
-            on_event=self._on_provision,
+            on_event=lambda event: self._phase(event.phase, event.message),
         )
         self._compilation = Compilation(self._venv, self._limits, self._phase)
         launch = Launch(
             python=self._venv.python,
             boot=await asyncio.to_thread(ship, self._cache.root / "worker"),
             pickled=self._artifact.bundle.pickled,
-            metadata=metadata.to_json_bytes(),
-            series=metadata.python_version,
+            metadata=metadata,
             policy=self._policy,
             limits=self._limits,
         )
@@ -145,6 +146,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             ended=lambda rollout_ids: self._emit(RolloutsEndedEvent(rollout_ids=rollout_ids)),
             worker=self._emit,
             loaded=self._compilation.add,
+            stalled=self._emit,
         )
         self._pool = Pool(launch, self._workers, self._broker, self._redactor, listeners)
         await self._pool.start()
@@ -153,11 +155,21 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     async def aclose(self) -> None:
         """Close the environment in its workers and end them. Safe to call twice; always ends.
 
+        Where the event loop that it was started in is closed, its workers end without the environment's own `aclose`.
+
         Raises:
             RemoteError: the environment's own `aclose` raised. The workers are gone all the same.
+            WorkerLostError: a worker ended, or was killed for taking too long, before that had ended.
+            RunnerError: it was started in another event loop, which is still there.
         """
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise _other_loop()
+            if not self._loop.is_closed():
+                raise _other_loop()
+            self._closed = True
+            if self._pool is not None:
+                await asyncio.to_thread(self._pool.abandon)
+            self._release()
+            return
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close(), name="benchmax-close")
@@ -176,8 +188,11 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         finally:
             if self._compilation is not None:
                 await self._compilation.finish()
-            if self._venv is not None and self._venv.lease is not None:
-                self._venv.lease.release()
+            self._release()
+
+    def _release(self) -> None:
+        if self._venv is not None and self._venv.lease is not None:
+            self._venv.lease.release()
 
     # -- what the environment says about itself -----------------------------------------------------------
 
@@ -244,8 +259,13 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
 
     @property
     def audit(self) -> tuple[AuditEntry, ...]:
-        """Every header request that was answered or refused, in order."""
-        return tuple(self._broker.audit)
+        """Header requests that were answered or refused, in order; of each verdict the newest."""
+        return self._broker.audit
+
+    @property
+    def audit_counts(self) -> tuple[AuditCount, ...]:
+        """How often which place was asked for and with what verdict, of all header requests there ever were."""
+        return self._broker.audit_counts
 
     @property
     def deaths(self) -> tuple[str, ...]:
@@ -254,15 +274,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
 
     def output(self) -> dict[str, str]:
         """Return what the workers wrote to their standard streams outside of rollouts, bounded; dead ones first."""
-        children = [] if self._pool is None else [*self._pool.past, *self._pool.children]
-        return {
-            "stdout": self._redactor.clean("".join(child.stdout.text() for child in children)),
-            "stderr": self._redactor.clean("".join(child.stderr.text() for child in children)),
-        }
-
-    def clean(self, text: str) -> str:
-        """Take every header value that was ever handed out out of a text."""
-        return self._redactor.clean(text)
+        return {"stdout": "", "stderr": ""} if self._pool is None else self._pool.output()
 
     # -- work ---------------------------------------------------------------------------------------------
 
@@ -280,8 +292,10 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         await self.start()
         scope = self._broker.scope()
         base_dir = await asyncio.to_thread(lambda: Path(base_dir).expanduser().resolve())
-        number, ids = await self._running().create_dataset(split, base_dir, max_examples, scope)
-        return Dataset([Example(example_id, ExampleHandle(self, number, i)) for i, example_id in enumerate(ids)])
+        pool = self._running()
+        number, ids = await pool.create_dataset(split, base_dir, max_examples, scope)
+        token = DatasetToken(self, number, pool.forget_soon)
+        return Dataset([Example(example_id, ExampleHandle(token, i)) for i, example_id in enumerate(ids)])
 
     async def run_group(self, requests: Iterable[RolloutRequest[ExampleHandle]]) -> Mapping[str, RolloutOutcome]:
         """Run one group in a worker.
@@ -289,11 +303,12 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         Raises:
             ValueError: the requests do not form a group, or an example is not from this environment's dataset.
             RemoteError: `run_group` raised in the worker.
-            WorkerLostError: no worker could be started any more.
+            RestartsUsedUpError: workers ended one after the other, more often than `Limits.restarts` allows.
+            RemoteError, WorkerStartError: a worker that was to replace one did not become ready.
         """
         frozen = freeze_requests(requests)
-        _, records = await self._run(frozen, single=False)
-        return {record.rollout_id: record.outcome for record in records}
+        _, outcomes = await self._run(frozen, single=False)
+        return outcomes
 
     async def run_rollout(self, request: RolloutRequest[ExampleHandle]) -> RolloutAttempt:
         """Run one rollout in a worker, without group scoring; the four base fields of its attempt come back.
@@ -303,12 +318,13 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             RemoteError: `run_rollout` raised in the worker.
             WorkerLostError: no worker could be started any more.
         """
-        call, (record,) = await self._run((request,), single=True)
-        if call.attempt is not None:
-            return call.attempt
-        reason, error = record.outcome.termination_reason, record.outcome.error
+        attempt, outcomes = await self._run((request,), single=True)
+        if attempt is not None:
+            return attempt
+        outcome = outcomes[request.rollout_id]
+        reason, error = outcome.termination_reason, outcome.error
         return RolloutAttempt(
-            rollout_id=record.rollout_id, termination_reason=reason, rewards=record.outcome.rewards, error=error
+            rollout_id=request.rollout_id, termination_reason=reason, rewards=outcome.rewards, error=error
         )
 
     async def compute_group_rewards(self, rollouts: Sequence[RolloutAttempt]) -> Mapping[str, RewardMap] | None:
@@ -321,35 +337,18 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
 
     async def _run(
         self, requests: Sequence[RolloutRequest[Any]], *, single: bool
-    ) -> tuple[RolloutCall, list[RolloutRecord]]:
-        handles = [self._handle(request) for request in requests]
+    ) -> tuple[RolloutAttempt | None, Mapping[str, RolloutOutcome]]:
+        for request in requests:
+            check_example(request, self)
         # captured before the first wait: the caller's bindings are those of now
         scope = self._broker.scope(requests)
         await self.start()
-        pool = self._running()
-        async with pool.slot() as slot:
-            child = await pool.child(slot)
-            datasets = {
-                number: await pool.ensure_dataset(slot, child, number, scope)
-                for number in {handle.dataset for handle in handles}
-            }
-            positions = [Position(datasets[handle.dataset], handle.position) for handle in handles]
-            call = child.conversation.begin(requests, positions, scope, single=single)
-        records = await child.conversation.finish(call)
-        if any(record.origin == "environment" for record in records):
-            pool.worked()
-        for record in records:
-            self._emit(RecordEvent(record=record))
-        return call, records
+        # records are made only if somebody wants them
+        on_record = None if self._on_event is None else self._on_record
+        return await self._running().run(requests, scope, single=single, on_record=on_record)
 
-    def _handle(self, request: RolloutRequest[Any]) -> ExampleHandle:
-        payload = getattr(request.example, "payload", None)
-        if not isinstance(payload, ExampleHandle) or not payload.belongs_to(self):
-            raise ValueError(
-                f"the example of rollout {request.rollout_id!r} is not from this environment's dataset; "
-                "use examples of a dataset that its own create_dataset returned"
-            )
-        return payload
+    def _on_record(self, record: RolloutRecord) -> None:
+        self._emit(RecordEvent(record=record))
 
     # -- events -------------------------------------------------------------------------------------------
 
@@ -369,9 +368,6 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         if ready is None:
             raise _not_started()
         return ready
-
-    def _on_provision(self, event: ProvisionEvent) -> None:
-        self._phase(event.phase, event.message)
 
     def _phase(self, phase: str, message: str) -> None:
         self._emit(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - self._began))
@@ -434,15 +430,16 @@ def isolate(
         raise UsageError(f"workers must be a positive integer, got {workers!r}.")
     choose("credentials", credentials, known=("headers", "gateway"), built=BUILT_CREDENTIALS)
     artifact = Artifact.of(bundle)
+    limits = limits or Limits()
     options = provisioning or ProvisionOptions()
     if lock is not None:
         options = replace(options, lock=Path(lock))
     return IsolatedEnvironment(
         artifact,
         auth=auth,
-        policy=choose_policy(sandbox, network),
+        policy=choose_policy(sandbox, network, memory_bytes=limits.memory_bytes),
         workers=workers,
-        limits=limits or Limits(),
+        limits=limits,
         python=python,
         cache=cache or Cache(),
         provisioning=lock_beside(options, artifact.path),

@@ -19,7 +19,8 @@ class Limits:
     """What a bundle may use. Each deadline is counted on its own and owned by the caller's process.
 
     Raises:
-        ValueError: a value is not a positive, finite number, or a size or count not a whole one.
+        ValueError: a value is not a positive, finite number, a size or count not a whole one, or `transcript_bytes`
+            more than fits a message.
     """
 
     install_s: float = 1800.0
@@ -46,14 +47,41 @@ class Limits:
     shutdown_s: float = 5.0
     """How long `aclose` of the environment may take before the worker is killed."""
 
+    stall_s: float = 2.0
+    """A worker's event loop that has not turned for this long is reported, with the code that holds it up."""
+
+    memory_bytes: int | None = None
+    """Private memory each process of a worker may have, as the kernel counts it; `None` leaves it to the machine."""
+
+    headers_s: float = 60.0
+    """One answer of a credential source, the wait for its turn included; a sign-in that takes longer is stuck."""
+
+    headers_per_rollout: int = 10_000
+    """Header requests of one rollout; one every 60 ms of its default time, and a model takes longer than that."""
+
+    headers_per_s: int = 10_000
+    """Header requests of one worker per second in the long run; several times what an HTTP client in it could use."""
+
     output_bytes: int = 256 * KIB
     """Kept of each of a worker's standard streams: half from its beginning, half from its end."""
 
     rollout_log_bytes: int = 128 * KIB
-    """Kept of what one rollout printed and logged."""
+    """Kept of what one rollout printed and logged, in characters: half from its beginning, half from its end."""
 
     transcript_bytes: int = 4 * MIB
-    """Kept of one rollout's transcript, as JSON."""
+    """Kept of one rollout's transcript, as JSON; at most 60 MiB, since it travels in one message."""
+
+    dataset_examples: int = 1_000_000
+    """Examples of one dataset; the caller holds some 250 bytes for each, beside its id."""
+
+    dataset_bytes: int = 256 * MIB
+    """All ids of one dataset as UTF-8."""
+
+    in_flight_bytes: int = 512 * MIB
+    """What the caller holds for one worker's rollouts in flight: transcripts, logs and rewards as they are decoded."""
+
+    report_bytes: int = 1024 * MIB
+    """What a run keeps of transcripts and logs for its report; later ones are left out of it, and counted."""
 
     restarts: int = 3
     """Workers that may end or fail to start in a row before the environment gives up; a whole group starts anew."""
@@ -61,16 +89,34 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if value is None and field.type == "int | None":
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"limit {field.name} must be a number, got {value!r}")
-            if field.type == "int" and not isinstance(value, int):
+            if field.type in ("int", "int | None") and not isinstance(value, int):
                 raise ValueError(f"limit {field.name} must be a whole number, got {value!r}")
             if not math.isfinite(value) or value < 0 or (value == 0 and field.name != "restarts"):
                 raise ValueError(f"limit {field.name} must be positive and finite, got {value!r}")
+        if self.transcript_bytes > MAX_TRANSCRIPT_BYTES:
+            raise ValueError(
+                f"limit transcript_bytes must be at most {MAX_TRANSCRIPT_BYTES}, got {self.transcript_bytes}"
+            )
 
 
 MAX_FRAME_BYTES: Final = 64 * MIB
 """One message on a channel. Larger ones are refused before any of their bytes are read."""
+
+MAX_TRANSCRIPT_BYTES: Final = 60 * MIB
+"""The most that `transcript_bytes` can be: a message that fits a frame with room for the rest of it."""
+
+MAX_TRANSCRIPT_VALUES: Final = 200_000
+"""Arrays, objects and what they hold, in one transcript: in JSON a value takes two bytes, decoded some forty."""
+
+MAX_TRANSCRIPT_DEPTH: Final = 100
+"""Arrays and objects inside each other in a transcript, far from where recursion over them could break."""
+
+VALUE_BYTES: Final = 96
+"""What one value of decoded JSON takes at most, on average: an object with one member counts as two."""
 
 MAX_TEXT_CHARS: Final = 16 * KIB
 """An error text or one log line; a message beyond this helps nobody."""
@@ -85,13 +131,73 @@ MAX_URL_CHARS: Final = 8 * KIB
 """A model's base URL; browsers and servers stop at about the same length."""
 
 MAX_REWARD_BYTES: Final = 1 * MIB
-"""One rollout's reward map as JSON: some twenty thousand components."""
+"""One rollout's reward map as JSON."""
+
+MAX_REWARD_COMPONENTS: Final = 10_000
+"""Components of one rollout's rewards; each takes some hundred bytes more than in JSON."""
+
+MAX_HEADER_REQUESTS: Final = 10_000
+"""Header requests of one worker that may wait at once: more than it can have rollouts that ask for some."""
+
+MAX_HEADER_DENIALS: Final = 100_000
+"""Header requests beyond a limit that are refused politely; a worker that still goes on is ended."""
+
+HEADER_BURST_S: Final = 50
+"""Seconds' worth of header requests that may come at once, so that many short rollouts never meet the limit."""
+
+MAX_HEADER_BYTES: Final = 64 * KIB
+"""All headers of one model request together; servers refuse a fraction of it."""
+
+PROVIDER_THREADS: Final = 8
+"""Credential sources that may block at the same time, each in a thread; the others wait for their turn."""
+
+PROVIDER_GRACE_S: Final = 1.0
+"""How long a cancelled credential source may take to clean up when nobody waits for it any more."""
+
+AUDIT_ENTRIES: Final = 1_000
+"""Kept of each verdict of the header audit, the newest; older ones are counted."""
+
+AUDIT_PLACES: Final = 1_000
+"""Bindings and origins that the header audit counts apart; a worker can name any number of them."""
+
+MAX_AUDIT_CHARS: Final = 500
+"""Each text of an entry of the header audit."""
+
+REDACTED_VALUES: Final = 100_000
+"""Values that are redacted at least, counted from the newest; twice as many are known at most, in about 40 MB."""
+
+PARTIAL_VALUES: Final = 1_000
+"""Newest values of which even a piece is redacted where a text was shortened."""
+
+MAX_PLAIN_REWARDS: Final = 16
+"""Rewards of one rollout in the short form of its outcome."""
+
+MAX_PLAIN_CHARS: Final = 128
+"""A name or reason in that form; with the numbers around, a message full of them is a small part of a frame."""
+
+MAX_PLAIN_OUTCOMES: Final = 1000
+"""Outcomes in one message in that form; larger groups take the long one."""
 
 MAX_GROUP_ROLLOUTS: Final = 100_000
 """Rollouts in one group message."""
 
 DATASET_PART_IDS: Final = 10_000
 """Example ids per dataset message, so that a large dataset does not need one huge frame."""
+
+DATASET_PART_CHARS: Final = 1 * MIB
+"""The same in characters: ids may be long."""
+
+MAX_DIAGNOSTICS: Final = 100
+"""Findings of an environment about itself; each may hold three texts."""
+
+LOG_LINE_CHARS: Final = 16
+"""What a line costs of `rollout_log_bytes` beyond its text and logger, so that empty ones are not free."""
+
+LOG_SLACK: Final = 4
+"""How many times its limit one rollout may be told: what it prints and what its group does count apart, with spare."""
+
+MAX_EXCESS_LINES: Final = 1_000
+"""Log lines beyond its limits that are only counted; an honest worker sends none, so more of them are a flood."""
 
 MAX_LOADED_MODULES: Final = 20_000
 """Modules in one list of what a worker loaded; a worker with several large frameworks has some thousand."""
@@ -102,8 +208,32 @@ MAX_LOADED_MESSAGES: Final = 2
 MAX_MODULE_CHARS: Final = 512
 """A module's path relative to its venv; with the number above, the list always fits a frame."""
 
+MAX_SNAPSHOTS: Final = 1_000
+"""Rollouts whose stack and messages are asked for at once; with more in flight the others go without."""
+
+MAX_DUMP_BYTES: Final = 64 * KIB
+"""What a dying worker's interpreter can say of where it was: some hundred frames of some threads."""
+
+INSPECT_S: Final = 0.5
+"""How long a worker may take to say where its rollouts are, before it is asked to stop them or killed."""
+
+DUMP_S: Final = 0.2
+"""The same for the interpreter itself, which answers a signal, when no thread of the worker gets to run."""
+
 TERM_GRACE_S: Final = 2.0
 """Between SIGTERM and SIGKILL when a process tree is ended: enough to flush, too short to be annoying."""
 
 REAP_S: Final = 10.0
-"""How long a killed tree may take to disappear before that is reported as an error of the host."""
+"""How long a killed tree may take to disappear, or its supervisor to say what is left of it, before it is given up."""
+
+SANDBOX_SHM_BYTES: Final = 256 * MIB
+"""A sandbox's own /dev/shm, which is memory: room for some data loaders, not for a flood."""
+
+SANDBOX_TMP_BYTES: Final = 256 * MIB
+"""A sandbox's own /tmp, for programs that do not look at TMPDIR; memory as well."""
+
+SANDBOX_DATA_BYTES: Final = 1024 * MIB
+"""Data that is copied for one sandboxed worker: some seconds on a slow disk."""
+
+SANDBOX_DATA_FILES: Final = 100_000
+"""The same in files and folders."""

@@ -14,16 +14,20 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from runner.errors import RunnerError
 from runner.limits import REAP_S, TERM_GRACE_S
 from runner.sandbox import policy as sandbox
 
 SUPERVISOR: Final = Path(__file__).parent / "sandbox" / "supervisor.py"
+ORPHAN_S: Final = 1.0
+"""How long a killed process without a supervisor may take to be collected."""
+
 READ_BYTES: Final = 256 * 1024
 """One read of a captured stream; a pipe holds 64 KiB unless enlarged."""
 
@@ -39,12 +43,14 @@ class Exit:
         signal: Signal number, or `None` when it exited by itself.
         escalated: It was asked to end and had to be killed.
         lost: Its supervisor was killed, so nothing certain is known.
+        left: Processes of its tree that were killed and are still there: they hang in the kernel.
     """
 
     code: int | None = None
     signal: int | None = None
     escalated: bool = False
     lost: bool = False
+    left: tuple[int, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -117,6 +123,7 @@ class Process:
         self._drained: list[asyncio.Future[None]] = []
         self._patience: asyncio.TimerHandle | None = None
         self._asked = False
+        self._left: tuple[int, ...] = ()
         self.pid = 0
 
     @classmethod
@@ -157,6 +164,8 @@ class Process:
             "no_new_privileges": policy.no_new_privileges,
             "caller": os.getpid(),
             "remove": None if remove is None else str(remove),
+            # so that what it has to say comes before it is given up
+            "give_up": REAP_S / 2,
         }
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -213,11 +222,20 @@ class Process:
         """Whether the process itself (not its whole tree) is still there, as far as is known."""
         return not self._exited.done()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal has stopped the process, so that it does nothing until it is told to go on."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return False
+        return self.running and stat.rpartition(")")[2].split()[0] in "Tt"
+
     async def wait(self) -> Exit:
         """Wait until the process and all of its tree are gone and its output is read; return how it ended."""
         await asyncio.shield(self._gone)
         await self._finish()
-        return self._exited.result()
+        return replace(self._exited.result(), left=self._left)
 
     async def exited(self) -> Exit:
         """Wait until the process itself has ended; its tree may still be there, its output still be coming."""
@@ -229,6 +247,21 @@ class Process:
         Safe to call twice, from several tasks, and after the end. Once begun it completes even if cancelled.
         """
         return await asyncio.shield(asyncio.ensure_future(self._end(grace_s)))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process itself, not to its tree; does nothing once it has ended."""
+        self._tell({"signal": number})
+
+    def abandon(self) -> None:
+        """End the tree without an event loop, when the one that this belongs to is closed; returns when it is gone."""
+        self._control.close()
+        for stream in self._outputs:
+            stream.close()
+        try:
+            self._supervisor.wait(REAP_S)
+        except subprocess.TimeoutExpired:
+            self._supervisor.kill()
+            self._supervisor.wait()
 
     def kill(self) -> None:
         """Kill the tree at once without waiting; `wait` tells when it is gone."""
@@ -258,10 +291,14 @@ class Process:
         if self._asked and self._exited.done():
             return
         self._asked = True
-        message = json.dumps({"end": grace_s}).encode() + b"\n"
+        self._tell({"end": grace_s})
+
+    def _tell(self, message: dict[str, float]) -> None:
+        if self._gone.done():
+            return
         # a supervisor that has ended may have said before how the tree did, and that is still to be read
         with contextlib.suppress(OSError):
-            self._control.send(message)
+            self._control.send(json.dumps(message).encode() + b"\n")
 
     def _drain(self, stream: IO[bytes], sink: OutputSink) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -298,7 +335,7 @@ class Process:
             line, self._pending = self._pending.split(b"\n", 1)
             self._on_message(json.loads(line))
 
-    def _on_message(self, message: dict[str, int | str]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         if "started" in message:
             self._started.set_result(int(message["started"]))
         elif "failed" in message:
@@ -314,6 +351,7 @@ class Process:
         elif "gone" in message:
             # the child may have been killed in the last sweep, in which case its own end was never told
             self._settle(Exit(signal=signal.SIGKILL, escalated=True))
+            self._left = tuple(message["left"])
             self._set_gone()
 
     def _on_lost(self) -> None:
@@ -357,3 +395,14 @@ class Process:
             except subprocess.TimeoutExpired:
                 self._supervisor.kill()
                 await asyncio.to_thread(self._supervisor.wait)
+        if self._exited.result().lost and self.pid:
+            # only now that its supervisor is gone it may be our child
+            await asyncio.to_thread(_collect, self.pid)
+
+
+def _collect(pid: int) -> None:
+    """Collect a killed process that lost its supervisor, if it is our child now: we are process 1 or a subreaper."""
+    deadline = time.monotonic() + ORPHAN_S
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.005)

@@ -1,11 +1,11 @@
-"""The messages between the caller's process and a worker, and how they are framed.
+"""The messages between the caller's process and a worker.
 
-Comes in: bytes of a channel. Goes out: one of the closed unions below. Refuses: everything else, as `FrameError`.
+Comes in: the body of a frame. Goes out: one of the closed unions below. Refuses: everything else, as `FrameError`.
 `docs/protocol.md` is the authoritative description; a test holds the two together.
 
 A frame is a four-byte unsigned big-endian length, then that many bytes: one msgpack map, an `op` field naming the
 message. There are two channels, each a Unix socket pair: *work* (calls and their results) and *auth* (header
-requests, answered even while the worker's event loop is blocked).
+requests, and what has to be said while the worker's event loop is blocked).
 
 Free-form values of an environment's author (rewards, transcripts) travel as one bounded `bytes` field holding JSON:
 msgpack cannot carry integers beyond 64 bits, and an untyped field would let a peer choose the types we build.
@@ -16,24 +16,29 @@ This file is shipped into the worker, so it needs nothing but the standard libra
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from .errors import FrameError
+from .fields import CallId, Count, Id, ModulePath, Names, Seconds, Split, Text, Traceback, Url
+from .fields import Diagnostic as Diagnostic  # parts of messages are at hand where messages are
+from .fields import Origin as Origin
+from .fields import PlainOutcome as PlainOutcome
+from .fields import RemoteFailure as RemoteFailure
+from .fields import RolloutSpec as RolloutSpec
+from .fields import Stream as Stream
 from .limits import (
     DATASET_PART_IDS,
+    LOG_LINE_CHARS,
+    MAX_DIAGNOSTICS,
     MAX_FRAME_BYTES,
     MAX_GROUP_ROLLOUTS,
-    MAX_ID_CHARS,
     MAX_LOADED_MODULES,
-    MAX_MODULE_CHARS,
+    MAX_PLAIN_OUTCOMES,
     MAX_REWARD_BYTES,
-    MAX_TEXT_CHARS,
-    MAX_TRACEBACK_CHARS,
-    MAX_URL_CHARS,
 )
+from .text import bounded
 
 PROTOCOL: Final = 1
 """Number of this protocol. Both ends must have the same one: the parent ships the worker's code itself."""
@@ -41,51 +46,27 @@ PROTOCOL: Final = 1
 WORK_FD: Final = 3
 AUTH_FD: Final = 4
 BUNDLE_FD: Final = 5
-"""Descriptors a worker starts with: the two channels, and a sealed memory file holding the bundle's pickle."""
+DUMP_FD: Final = 6
+"""Descriptors a worker starts with: the two channels, a sealed memory file holding the bundle's pickle, and a memory
+file of fixed size for the interpreter's own account of where it was when it crashed or was about to be killed."""
+
+DUMP_SIGNAL: Final = 57
+"""Makes a worker write that account, also while some code holds the interpreter's lock; a number nobody else uses."""
+
+START_CALL: Final = 0
+"""Call number that stands for the construction of the environment."""
+
+SANDBOX_ERROR: Final = "sandbox_error"
+ROLLOUT_TIMEOUT: Final = "rollout_timeout"
+GROUP_TIMEOUT: Final = "group_timeout"
+WORKER_LOST: Final = "worker_lost"
+CANCELLED: Final = "cancelled"
+"""Termination reasons that the runner chooses: the worker died, lied or hit a limit; a deadline passed; the worker had
+to be killed for another call; the caller closed the environment."""
 
 HEADER: Final = struct.Struct(">I")
 MAX_REFUSAL_CHARS: Final = 500
 """What is said of a message that is refused."""
-
-CallId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e12)]
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_CHARS)]
-Url = Annotated[str, msgspec.Meta(max_length=MAX_URL_CHARS)]
-Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
-Traceback = Annotated[str, msgspec.Meta(max_length=MAX_TRACEBACK_CHARS)]
-ModulePath = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_MODULE_CHARS)]
-Split = Literal["train", "eval"]
-Stream = Literal["log", "stdout", "stderr"]
-Origin = Literal["environment", "runner"]
-Names = Annotated[list[Id], msgspec.Meta(max_length=1000)]
-
-
-class RemoteFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """An exception as text: qualified type name, message and formatted traceback, each bounded by the sender."""
-
-    type: Id
-    message: Text
-    traceback: Traceback = ""
-
-
-class RolloutSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """One request of a group: which example (by its position in a dataset of this worker), which model, where."""
-
-    rollout_id: Id
-    dataset: CallId
-    position: Count
-    model: Id
-    base_url: Url
-
-
-class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """One static finding of the environment about itself."""
-
-    severity: Literal["warning", "error"]
-    code: Text
-    message: Text
-    location: Text | None = None
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", gc=False):
@@ -103,6 +84,9 @@ class Load(_Message, frozen=True, tag="load"):
     bindings: Names
     rollout_log_bytes: Count
     transcript_bytes: Count
+    dataset_examples: Count
+    dataset_bytes: Count
+    stall_s: Seconds
 
 
 class CreateDataset(_Message, frozen=True, tag="create-dataset"):
@@ -147,6 +131,12 @@ class Cancel(_Message, frozen=True, tag="cancel"):
     call: CallId
 
 
+class Forget(_Message, frozen=True, tag="forget"):
+    """Nobody in the caller's process can name this dataset any more."""
+
+    dataset: CallId
+
+
 class Close(_Message, frozen=True, tag="close"):
     """Close the environment and end. The last message."""
 
@@ -168,7 +158,7 @@ class Ready(_Message, frozen=True, tag="ready"):
     environment: Id
     scorable_termination_reasons: Names
     requires_public_model_endpoint: bool
-    diagnostics: Annotated[list[Diagnostic], msgspec.Meta(max_length=1000)]
+    diagnostics: Annotated[list[Diagnostic], msgspec.Meta(max_length=MAX_DIAGNOSTICS)]
 
 
 class StartFailed(_Message, frozen=True, tag="start-failed"):
@@ -216,6 +206,13 @@ class Outcome(_Message, frozen=True, tag="outcome"):
     origin: Origin = "environment"
 
 
+class GroupDone(_Message, frozen=True, tag="group-done"):
+    """The group ended well, with these outcomes of its requests in order; instead of `outcome`s and `call-done`."""
+
+    call: CallId
+    outcomes: Annotated[list[PlainOutcome], msgspec.Meta(min_length=1, max_length=MAX_PLAIN_OUTCOMES)]
+
+
 class CallDone(_Message, frozen=True, tag="call-done"):
     """The call ended well; everything it had to say has been said."""
 
@@ -239,6 +236,11 @@ class Log(_Message, frozen=True, tag="log"):
     logger: Text
     text: Text
     dropped: Count = 0
+
+    @property
+    def cost(self) -> int:
+        """Characters it takes of the limit on output; both ends count alike."""
+        return len(self.text) + len(self.logger) + LOG_LINE_CHARS
 
 
 class Loaded(_Message, frozen=True, tag="loaded"):
@@ -282,11 +284,55 @@ class HeadersRefused(_Message, frozen=True, tag="headers-refused"):
     failure: RemoteFailure
 
 
-ToWorker = Load | CreateDataset | RunGroup | RunRollout | Expire | Cancel | Close
-_OfCalls = DatasetPart | RolloutsEnded | Transcript | Outcome | CallDone | CallFailed | Log
+class Inspect(_Message, frozen=True, tag="inspect"):
+    """Caller to worker: say where the rollouts of a call (none: of all calls) are, also while the loop is blocked."""
+
+    inspection: Count
+    call: CallId | None
+
+
+class Snapshot(_Message, frozen=True, tag="snapshot"):
+    """Worker to caller, in answer to `inspect`: where a rollout that runs (none: its call) was, and its messages.
+
+    `messages` is a JSON array as in `transcript`; none where the environment does not show them.
+    """
+
+    call: CallId
+    rollout_id: Id | None
+    stack: Traceback
+    messages: bytes | None = None
+    omitted_bytes: Count = 0
+
+
+class Inspected(_Message, frozen=True, tag="inspected"):
+    """Worker to caller: the end of the answer to `inspect`. Where its main thread was, in one line and as a stack."""
+
+    inspection: Count
+    where: Text
+    stack: Traceback
+
+
+class Stalled(_Message, frozen=True, tag="stalled"):
+    """Worker to caller: the event loop has not turned for a while, or (`over`) does again.
+
+    `call` and `rollouts` are what the blocking code runs for, as far as that is known. `unreported` counts stalls
+    before this one that were not told, since they came too close upon another.
+    """
+
+    call: CallId | None
+    rollouts: Annotated[list[Id], msgspec.Meta(max_length=MAX_GROUP_ROLLOUTS)]
+    seconds: Seconds
+    where: Text
+    stack: Traceback
+    over: bool
+    unreported: Count = 0
+
+
+ToWorker = Load | CreateDataset | RunGroup | RunRollout | Expire | Cancel | Forget | Close
+_OfCalls = DatasetPart | RolloutsEnded | Transcript | Outcome | GroupDone | CallDone | CallFailed | Log
 FromWorker = Hello | Ready | StartFailed | _OfCalls | Loaded | Closed
-AuthToWorker = Headers | HeadersRefused
-AuthFromWorker = HeaderRequest
+AuthToWorker = Headers | HeadersRefused | Inspect
+AuthFromWorker = HeaderRequest | Snapshot | Inspected | Stalled | Log
 AnyMessage = ToWorker | FromWorker | AuthToWorker | AuthFromWorker
 
 _encoder = msgspec.msgpack.Encoder()
@@ -359,88 +405,4 @@ def auth_to_worker_decoder() -> MessageDecoder[AuthToWorker]:
 
 def auth_from_worker_decoder() -> MessageDecoder[AuthFromWorker]:
     """Return a decoder of what a worker sends on the auth channel."""
-    return MessageDecoder(AuthFromWorker)
-
-
-def frame_length(header: bytes | bytearray | memoryview, *, limit: int = MAX_FRAME_BYTES) -> int:
-    """Read a frame's length from its four header bytes.
-
-    Raises:
-        FrameError: the length is zero or above the limit.
-    """
-    length: int = HEADER.unpack(header)[0]
-    if length == 0:
-        raise FrameError("a frame announces 0 bytes, expected at least 1.")
-    if length > limit:
-        raise FrameError(f"a frame announces {length} bytes, expected at most {limit}.")
-    return length
-
-
-class FrameParser:
-    """Cuts a stream of bytes into frames, keeping what is not whole yet.
-
-    No room is made for a body that has not come; a length is checked as soon as its four bytes are there.
-    """
-
-    def __init__(self, *, limit: int = MAX_FRAME_BYTES) -> None:
-        self._limit = limit
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
-        """Take in bytes at once, and give the bodies that are whole now one by one.
-
-        Every body before a broken frame is given, however the bytes were cut into pieces on their way.
-
-        Raises:
-            FrameError: while iterating: the next frame announces a length of zero or above the limit.
-        """
-        self._buffer += data
-        return self._whole()
-
-    def _whole(self) -> Iterator[bytes]:
-        buffer = self._buffer
-        start, end = 0, len(buffer)
-        try:
-            while end - start >= HEADER.size:
-                body = start + HEADER.size
-                stop = body + frame_length(buffer[start:body], limit=self._limit)
-                if stop > end:
-                    return
-                start = stop
-                yield bytes(buffer[body:stop])
-        finally:
-            # once for all of them: cutting off the front for each would cost as much as reading it
-            del buffer[:start]
-
-    def finish(self) -> None:
-        """Say that no more bytes will come.
-
-        Raises:
-            FrameError: an unfinished frame is left; the text says expected and got.
-        """
-        left = len(self._buffer)
-        if left == 0:
-            return
-        if left < HEADER.size:
-            raise FrameError(f"the stream ended inside a frame's header: expected {HEADER.size} bytes, got {left}.")
-        expected = frame_length(bytes(self._buffer[: HEADER.size]), limit=self._limit)
-        raise FrameError(
-            f"the stream ended inside a frame's body: expected {expected} bytes, got {left - HEADER.size}."
-        )
-
-
-def bounded(text: str, limit: int) -> str:
-    """Shorten text to `limit` characters, keeping both ends, and make it valid UTF-8."""
-    if type(text) is not str:
-        # numpy's strings and the like are no msgpack text, and a subclass may answer as it likes below
-        text = str.__str__(text)
-    if len(text) > limit:
-        mark = f"… {len(text) - limit} characters left out …"
-        half = max(0, (limit - len(mark)) // 2)
-        text = (text[:half] + mark + text[len(text) - half :])[:limit] if half else text[:limit]
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # a lone surrogate cannot cross; show it as an escape rather than lose the whole text
-        text = text.encode("utf-8", "backslashreplace").decode()[:limit]
-    return text
+    return MessageDecoder(AuthFromWorker)  # type: ignore[arg-type]  # as above

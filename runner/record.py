@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmax.envs.shared_types import RolloutOutcome
-from runner.protocol import Origin, Stream
+from runner.errors import WorkerEnd
+from runner.fields import Origin, Stream
 
 Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
-
-SANDBOX_ERROR = "sandbox_error"
-ROLLOUT_TIMEOUT = "rollout_timeout"
-GROUP_TIMEOUT = "group_timeout"
-WORKER_LOST = "worker_lost"
-CANCELLED = "cancelled"
 
 MODEL_ERROR = "model_error"
 """The one reason of an environment's own that says nothing about the bundle: the model did not answer."""
@@ -48,10 +43,14 @@ class RolloutRecord:
         outcome: The outcome that `run_group` returns for it.
         origin: Who chose the termination reason: code of the bundle (`environment`) or the runner.
         seconds: How long it ran, without group scoring; `None` when it was not seen to end.
-        transcript: Its messages, when the environment's attempt has any.
+        transcript: Its messages, when the environment's attempt has any or it shows them while it runs: those so far
+            where the rollout did not come to its end.
         transcript_omitted_bytes: Size of the messages that did not fit the limit.
         logs: What it logged and printed, in order.
-        dropped_logs: Log lines beyond the limit.
+        dropped_logs: Log lines beyond the limits; among `logs`, a line says so where they are missing.
+        stack: Where it was when the runner ended it, or its worker ended, innermost frame last or first as the text
+            says; empty when that is not known.
+        held_bytes: What transcript and logs take in this process, about.
     """
 
     rollout_id: str
@@ -63,6 +62,8 @@ class RolloutRecord:
     transcript_omitted_bytes: int = 0
     logs: tuple[LogLine, ...] = ()
     dropped_logs: int = 0
+    stack: str = ""
+    held_bytes: int = 0
 
     @property
     def infrastructure(self) -> bool:
@@ -138,5 +139,50 @@ class WorkerEvent:
     message: str
 
 
-Event = PhaseEvent | OutputEvent | RolloutsEndedEvent | RecordEvent | WorkerEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallEvent:
+    """The event loop of a worker does not turn, so that every rollout there waits; or (`over`) it does again.
+
+    Told when a stall has lasted for `Limits.stall_s`, each time it has doubled since, and when it is over. What the
+    worker says of itself, like the rest of what comes from it.
+
+    Args:
+        pid: The worker's process id on the host.
+        rollout_ids: The rollouts for which the blocking code runs, as far as that is known.
+        where: File, line and function of that code.
+        stack: The stack of the worker's main thread, innermost frame last.
+        seconds: For how long.
+        over: Whether the loop turns again.
+        unreported: Stalls since the last report that came too close upon another to be told.
+    """
+
+    pid: int
+    rollout_ids: tuple[str, ...]
+    where: str
+    stack: str
+    seconds: float
+    over: bool
+    unreported: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Who is told what a worker does outside of calls.
+
+    Args:
+        output: Something was logged or printed outside of rollouts.
+        ended: Rollouts have run.
+        death: The worker ended without having been asked to, or did not become ready. Told once.
+        loaded: Which modules it loaded from source, once or twice; the paths are what the worker says.
+        stalled: Its event loop does not turn, or does again.
+    """
+
+    output: Callable[[LogLine], None]
+    ended: Callable[[tuple[str, ...]], None]
+    death: Callable[[WorkerEnd], None]
+    loaded: Callable[[list[str]], None]
+    stalled: Callable[[StallEvent], None]
+
+
+Event = PhaseEvent | OutputEvent | RolloutsEndedEvent | RecordEvent | WorkerEvent | StallEvent
 OnEvent = Callable[[Event], None]

@@ -26,19 +26,18 @@ from runner.models.server import serving
 from runner.plan import RunPlan
 from runner.provision import Cache
 from runner.provision.plan import check_series
-from runner.record import Event, OnEvent, RecordEvent, WorkerEvent
+from runner.record import Event, OnEvent, RecordEvent, RolloutRecord, WorkerEvent
 from runner.report.value import (
     FORMAT,
     BundleFacts,
     DatasetFacts,
     GroupFacts,
-    HeaderFacts,
     ModelFacts,
     OutcomeFacts,
-    RefusalFacts,
     Report,
     SandboxFacts,
     VenvFacts,
+    header_facts,
     outcome_facts,
 )
 
@@ -61,6 +60,7 @@ class Run:
         self._cache = cache
         self._listener = on_event
         self._outcomes: dict[str, OutcomeFacts] = {}
+        self._kept_bytes = 0
         self._groups: list[GroupFacts] = []
         self._timings: dict[str, float] = {}
         self._env: IsolatedEnvironment | None = None
@@ -238,12 +238,19 @@ class Run:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RecordEvent):
-            record = event.record
-            self._outcomes[record.rollout_id] = outcome_facts(record, self._scorable)
+            self._keep(event.record)
         elif isinstance(event, WorkerEvent):
             self._on_worker(event)
         if self._listener is not None:
             self._listener(event)
+
+    def _keep(self, record: RolloutRecord) -> None:
+        facts = outcome_facts(record, self._scorable)
+        if self._kept_bytes + record.held_bytes > self._plan.limits.report_bytes:
+            facts = facts.without_output()
+        else:
+            self._kept_bytes += record.held_bytes
+        self._outcomes[record.rollout_id] = facts
 
     def _on_worker(self, event: WorkerEvent) -> None:
         """Keep hold of each live worker's process, not of its number, which another process may get."""
@@ -290,20 +297,7 @@ class Run:
             model=ModelFacts(kind=plan.model.kind, name=model.model, base_url=model.base_url),
             dataset=DatasetFacts(split=plan.split, path=_shown(plan.data.absolute()), examples=self._examples),
             groups=groups,
-            headers=HeaderFacts(
-                answered=sum(entry.answered for entry in env.audit),
-                refused=[
-                    RefusalFacts(
-                        binding=entry.binding,
-                        rollout_id=entry.rollout_id,
-                        base_url=entry.base_url,
-                        model=entry.model,
-                        reason=entry.reason,
-                    )
-                    for entry in env.audit
-                    if not entry.answered
-                ],
-            ),
+            headers=header_facts(env.audit, env.audit_counts),
             timings=dict(self._timings),
             worker_deaths=list(env.deaths),
             worker_output=self._output or env.output(),

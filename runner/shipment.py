@@ -10,7 +10,16 @@ from typing import Final
 
 from runner.errors import CacheError
 
-MODULES: Final = ("errors.py", "limits.py", "protocol.py", "channel.py")
+MODULES: Final = (
+    "errors.py",
+    "limits.py",
+    "text.py",
+    "fields.py",
+    "protocol.py",
+    "frames.py",
+    "channel.py",
+    "transcript.py",
+)
 BOOT: Final = Path("worker") / "boot.py"
 
 

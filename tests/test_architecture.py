@@ -15,15 +15,29 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmax", "runner")
 
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "limits"),
-    ("protocol",),
-    ("channel", "redaction"),
+    ("errors", "limits", "text"),
+    ("fields", "protocol", "frames"),
+    ("channel", "redaction", "transcript"),
     ("sandbox",),
     ("environ", "process"),
     ("artifact", "shipment"),
     ("provision",),
     ("record", "broker"),
-    ("handle", "calls", "conversation", "child", "pool"),
+    (
+        "handle",
+        "deadlines",
+        "holding",
+        "log_shelf",
+        "calls",
+        "rollout_call",
+        "conversation",
+        "launch",
+        "inspection",
+        "auth_link",
+        "obituary",
+        "child",
+        "pool",
+    ),
     ("isolated",),
     ("models",),
     ("plan", "run", "packing", "report"),
@@ -32,7 +46,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
 """Top-level names of `runner`, from the bottom up: each may import its own tier and those above it in this table."""
 TIER_OF = {name: height for height, tier in enumerate(TIERS) for name in tier}
 
-SHIPPED = frozenset({"errors", "limits", "protocol", "channel"})
+SHIPPED = frozenset({"errors", "limits", "text", "fields", "protocol", "frames", "channel", "transcript"})
 """What of `runner` the worker has, beside itself."""
 
 LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
@@ -55,7 +69,6 @@ LAZY_EDGES = frozenset(
         # reading metadata and digests loads neither
         ("benchmax.bundle.dumping", "benchmax.envs"),
         ("benchmax.bundle.loading", "benchmax.envs"),
-        ("runner.cli", "runner.report"),
         ("runner.worker.pack", "benchmax.bundle"),
     }
 )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from runner.cli import streams
 from runner.cli.parser import EXIT_USAGE, parse_arguments
 from runner.errors import RunnerError
+from runner.text import one_line, printable
 
 EXIT_BUNDLE = 1
 EXIT_HOST = 3
@@ -72,8 +73,6 @@ def _command(argv: Sequence[str] | None) -> int:
 
 def _fail(error: RunnerError, *, verbose: bool) -> int:
     """Say what went wrong, in one line, and what to do."""
-    from runner.report.text import one_line, printable
-
     end = "" if not error.hint or error.message.endswith((".", "!", "?")) else "."
     lines = [f"benchmax: error: {one_line(f'{error.message}{end} {error.hint}', 2000)}"]
     if error.detail:

@@ -18,7 +18,7 @@ from runner.provision.cache import Cache
 from runner.provision.cache_entries import Entry, entries
 from runner.provision.cache_pruning import prune
 from runner.provision.cache_verification import verify
-from runner.report.text import one_line
+from runner.text import one_line
 
 MAX_CHANGES = 5
 """Differences shown of one entry; a folder that was emptied has thousands. JSON has all."""

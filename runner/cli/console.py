@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 
 from runner.cli.streams import silence
-from runner.report.text import one_line
+from runner.text import one_line
 
 PLAIN_WIDTH = 200
 """Columns where there is no terminal: a table cut to eighty in a file or a pipe would lose what it is for."""

@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 
 from runner.artifact import read_artifact
 from runner.cli.console import results, write_json
-from runner.report.text import one_line, printable
+from runner.text import one_line, printable
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
 from runner.errors import UsageError
 from runner.provision import LOCK_NAME, Cache, make_lock
-from runner.report.text import one_line
+from runner.text import one_line
 
 
 def execute(arguments: argparse.Namespace) -> int:

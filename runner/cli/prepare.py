@@ -11,7 +11,7 @@ from runner.cli.interrupt import run_interruptible
 from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
 from runner.provision import Cache, lock_beside, provision
-from runner.report.text import one_line
+from runner.text import one_line
 
 
 def execute(arguments: argparse.Namespace) -> int:

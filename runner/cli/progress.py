@@ -19,8 +19,8 @@ from rich.text import Text
 
 from runner.cli.console import console
 from runner.provision import ProvisionEvent
-from runner.record import Event, OutputEvent, PhaseEvent, RecordEvent, RolloutsEndedEvent, WorkerEvent
-from runner.report.text import one_line
+from runner.record import Event, OutputEvent, PhaseEvent, RecordEvent, RolloutsEndedEvent, StallEvent, WorkerEvent
+from runner.text import one_line
 
 PLAIN_INTERVAL_S: Final = 5.0
 """Between two lines about rollouts where there is no terminal."""
@@ -77,6 +77,8 @@ class Progress:
                 self._rollouts()
             case WorkerEvent(state="ended"):
                 self._print(f"worker ended: {event.message}")
+            case StallEvent():
+                self._print(_stall(event))
             case OutputEvent() if event.line.level >= logging.ERROR:
                 # the first line says it; a traceback below it is for --show-output
                 first = event.line.text.strip().partition("\n")[0]
@@ -111,3 +113,14 @@ class Progress:
         room = max(10, self._console.width - 14)
         self._spinner.update(text=Text(f"{elapsed:6.1f}s  {one_line(self._phase, room)}"))
         return self._spinner
+
+
+def _stall(event: StallEvent) -> str:
+    """One line on a worker whose event loop is held up, or was."""
+    ids = event.rollout_ids
+    who = ids[0] if ids else "code outside of rollouts"
+    if len(ids) > 1:
+        who += f" and {len(ids) - 1} more"
+    since = f"{'was' if event.over else 'is'} held up for {event.seconds:.1f} s"
+    text = f"worker {event.pid} {since} by {who} at {event.where}"
+    return f"{text}; {event.unreported} more such stalls before" if event.unreported else text

@@ -24,8 +24,8 @@ from runner.models import parse_model
 from runner.provision import Cache
 from runner.report import Report
 from runner.report.table import show
-from runner.report.text import one_line, printable
 from runner.run import Run, RunPlan
+from runner.text import one_line, printable
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -83,12 +83,13 @@ def _show_output(report: Report) -> None:
             shown.print(f"--- {name} outside of rollouts", soft_wrap=True)
             _show_text("", text, shown)
     for outcome in report.outcomes:
-        if outcome.logs or outcome.dropped_logs:
+        if outcome.logs or outcome.stack:
             shown.print(f"--- {one_line(outcome.rollout_id)}", soft_wrap=True)
             for line in outcome.logs:
                 _show_text(f"{one_line(line.logger or line.stream)}: ", line.text, shown)
-            if outcome.dropped_logs:
-                shown.print(f"… {outcome.dropped_logs} more lines were dropped", soft_wrap=True)
+            if outcome.stack:
+                shown.print("where it was when it was ended:", soft_wrap=True)
+                _show_text("", outcome.stack, shown)
 
 
 def _show_text(source: str, text: str, shown: Console) -> None:

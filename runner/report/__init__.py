@@ -5,6 +5,7 @@ from runner.report.value import (
     BundleFacts,
     DatasetFacts,
     GroupFacts,
+    HeaderCountFacts,
     HeaderFacts,
     LogFacts,
     ModelFacts,
@@ -13,6 +14,7 @@ from runner.report.value import (
     Report,
     SandboxFacts,
     VenvFacts,
+    header_facts,
     outcome_facts,
 )
 
@@ -21,6 +23,7 @@ __all__ = [
     "BundleFacts",
     "DatasetFacts",
     "GroupFacts",
+    "HeaderCountFacts",
     "HeaderFacts",
     "LogFacts",
     "ModelFacts",
@@ -29,5 +32,6 @@ __all__ = [
     "Report",
     "SandboxFacts",
     "VenvFacts",
+    "header_facts",
     "outcome_facts",
 ]

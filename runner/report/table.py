@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.report.text import one_line
 from runner.report.value import GroupFacts, OutcomeFacts, Report
+from runner.text import one_line
 
 MAX_ROWS: Final = 60
 """Rollouts shown one by one; more than two screens of rows are not read."""
@@ -62,7 +62,7 @@ def summary(report: Report) -> list[Text]:
     lines += _some([f"worker: {death}" for death in report.worker_deaths], "workers", "yellow")
     lines += _some([f"warning: {warning}" for warning in report.venv.warnings], "warnings", "yellow")
     if report.headers.refused:
-        count = len(report.headers.refused)
+        count = report.headers.not_answered
         reason = one_line(report.headers.refused[0].reason, 300)
         lines.append(Text(f"headers refused: {count}; the first: {reason}", style="yellow"))
     lines.append(

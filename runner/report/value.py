@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from runner.broker import AuditCount, AuditEntry
 from runner.record import RolloutRecord
+from runner.text import printable_json
 
 FORMAT: Final = 1
 
@@ -81,7 +83,8 @@ class OutcomeFacts(_Facts, frozen=True):
     """How one rollout ended, and what is known of it.
 
     `error` is the outcome's own. `cause` is the best text there is on a rollout that did not end well: that error,
-    else the last warning it logged (a model that fails leaves `error` empty by contract).
+    else the last warning it logged (a model that fails leaves `error` empty by contract). `stack` is where it was when
+    the runner ended it, or its worker ended.
     """
 
     rollout_id: str
@@ -96,6 +99,18 @@ class OutcomeFacts(_Facts, frozen=True):
     dropped_logs: int = 0
     transcript: list[Any] | None = None
     transcript_omitted_bytes: int = 0
+    stack: str = ""
+
+    def without_output(self) -> OutcomeFacts:
+        """The same with transcript and logs counted as left out."""
+        omitted = 0 if self.transcript is None else len(msgspec.json.encode(self.transcript))
+        return msgspec.structs.replace(
+            self,
+            logs=[],
+            dropped_logs=self.dropped_logs + len(self.logs),
+            transcript=None if self.transcript is None else [],
+            transcript_omitted_bytes=self.transcript_omitted_bytes + omitted,
+        )
 
 
 class GroupFacts(_Facts, frozen=True):
@@ -111,20 +126,39 @@ class GroupFacts(_Facts, frozen=True):
 
 
 class RefusalFacts(_Facts, frozen=True):
-    """One header request that was refused."""
+    """One header request that got none.
+
+    `verdict` is `refused` by the policy, `limited` for asking too often, or `failed` with the credential source.
+    """
 
     binding: str | None
     rollout_id: str
     base_url: str
     model: str
     reason: str
+    verdict: str = "refused"
+
+
+class HeaderCountFacts(_Facts, frozen=True):
+    """How often requests under one binding (none: rollouts' own auth) for one place had one verdict."""
+
+    binding: str | None
+    origin: str
+    verdict: str
+    count: int
 
 
 class HeaderFacts(_Facts, frozen=True):
-    """The header audit: how many requests were answered, and each that was refused. Holds no values."""
+    """The header audit: how many requests were answered, the newest that were not, and counts of all. No values."""
 
     answered: int = 0
     refused: list[RefusalFacts] = []
+    counts: list[HeaderCountFacts] = []
+
+    @property
+    def not_answered(self) -> int:
+        """How many requests got no headers, those that are not listed included."""
+        return max(len(self.refused), sum(found.count for found in self.counts if found.verdict != "answered"))
 
 
 class Report(_Facts, frozen=True):
@@ -188,7 +222,8 @@ class Report(_Facts, frozen=True):
 
     def to_json(self) -> bytes:
         """Return the report as indented JSON with a final newline."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+        # it may well be printed on a terminal
+        return printable_json(msgspec.json.format(msgspec.json.encode(self), indent=1)) + b"\n"
 
     @classmethod
     def from_json(cls, data: bytes) -> Report:
@@ -198,6 +233,30 @@ class Report(_Facts, frozen=True):
             ValueError: it is not a report.
         """
         return msgspec.json.decode(data, type=cls)
+
+
+def header_facts(audit: Iterable[AuditEntry], counts: Iterable[AuditCount]) -> HeaderFacts:
+    """Turn the header audit into its part of the report."""
+    counted = [
+        HeaderCountFacts(binding=found.binding, origin=found.origin, verdict=found.verdict, count=found.count)
+        for found in counts
+    ]
+    return HeaderFacts(
+        answered=sum(found.count for found in counted if found.verdict == "answered"),
+        refused=[
+            RefusalFacts(
+                binding=entry.binding,
+                rollout_id=entry.rollout_id,
+                base_url=entry.base_url,
+                model=entry.model,
+                reason=entry.reason,
+                verdict=entry.verdict,
+            )
+            for entry in audit
+            if not entry.answered
+        ],
+        counts=counted,
+    )
 
 
 def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFacts:
@@ -225,4 +284,5 @@ def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFact
         dropped_logs=record.dropped_logs,
         transcript=record.transcript,
         transcript_omitted_bytes=record.transcript_omitted_bytes,
+        stack=record.stack,
     )

@@ -7,7 +7,7 @@ it. Refuses: a level or network mode whose mechanism does not exist here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from runner.errors import UsageError
@@ -49,19 +49,23 @@ class SandboxPolicy:
         return tuple(names)
 
 
-def choose_policy(sandbox: str, network: str) -> SandboxPolicy:
+def choose_policy(sandbox: str, network: str, *, memory_bytes: int | None = None) -> SandboxPolicy:
     """Turn what the caller asked for into a policy that can be had.
 
     Args:
         sandbox: `auto` or a level. `auto` takes the strongest level that is built.
         network: A network mode.
+        memory_bytes: Private memory of each process; `None` sets no limit. Root may lift it again.
 
     Raises:
         UsageError: the value is unknown, or its mechanism does not exist in this release.
     """
     level = choose("sandbox", sandbox, known=("auto", *get_args(Level)), built=("auto", *BUILT_LEVELS))
     mode = choose("network", network, known=get_args(Network), built=BUILT_NETWORKS)
-    return SandboxPolicy(level=_level(level), network=_network(mode))
+    policy = SandboxPolicy(level=_level(level), network=_network(mode))
+    if memory_bytes is None:
+        return policy
+    return replace(policy, rlimits=(*policy.rlimits, ("DATA", memory_bytes, memory_bytes)))
 
 
 def choose(option: str, value: str, *, known: Sequence[str], built: Sequence[str]) -> str:

@@ -4,8 +4,9 @@ Executed by path with the caller's interpreter, standard library only, single-th
 tree, so a process that detaches itself (double fork, `setsid`) still becomes its child and is still found.
 
 Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
-`{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL. Goes out: JSON lines,
-`{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`, `{"gone": KILLED_PROCESSES}` (last).
+`{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL, and `{"signal": NUMBER}` for the
+command's process alone. Goes out: JSON lines, `{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`,
+and last `{"gone": KILLED_PROCESSES, "left": [PID]}`; what is left was killed and does not go.
 The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once. Once the tree is
 gone its private folder (`remove` in the command) is removed too.
 """
@@ -31,8 +32,6 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_S = 0.005
 """Between two sweeps over a tree that is being killed: its members need a moment to die."""
-GIVE_UP_S = 10.0
-"""A killed process that is still there after this long hangs in the kernel; nobody can do more."""
 
 
 class Supervisor:
@@ -69,17 +68,18 @@ class Supervisor:
         # inherited from the thread that started us; a blocked SIGCHLD would never wake the watch below
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         failure = self._start(config)
+        left: list[int] = []
         if failure is not None:
             self.tell(failed=failure)
         else:
             self.tell(started=self.child)
             self._watch(caller, wake_read)
-            self._kill_tree()
+            left = self._kill_tree(config["give_up"])
         if config["remove"] is not None:
             # here and not in the caller, which may be the one that was killed
             shutil.rmtree(config["remove"], ignore_errors=True)
         if failure is None:
-            self.tell(gone=len(self.killed))
+            self.tell(gone=len(self.killed), left=left)
         return 0
 
     def _first_line(self) -> bytes | None:
@@ -170,7 +170,13 @@ class Supervisor:
             # before the first wait too: an end that was asked for at once came along with the command
             while b"\n" in self.pending:
                 line, self.pending = self.pending.split(b"\n", 1)
-                grace = float(json.loads(line)["end"])
+                message = json.loads(line)
+                if "signal" in message:
+                    # not reaped yet, so that its number is still its own
+                    with contextlib.suppress(PermissionError):
+                        os.kill(self.child, message["signal"])
+                    continue
+                grace = float(message["end"])
                 if grace <= 0:
                     self._signal_group(signal.SIGKILL)
                 elif deadline is None:
@@ -218,13 +224,14 @@ class Supervisor:
                 self.child = 0
                 self.tell(exited=status)
 
-    def _kill_tree(self) -> None:
+    def _kill_tree(self, give_up_s: float) -> list[int]:
         """Kill whatever is left, again and again until nothing is: a member may fork while it is being found.
 
-        Whether something is left is for the kernel to say: every orphan of the tree becomes our child, while a list
-        of processes can miss one that forks and ends as the list is read.
+        A killed process that is still there after `give_up_s` hangs in the kernel, and nobody can do more; return
+        those. Whether something is left is for the kernel to say: every orphan of the tree becomes our child, while a
+        list of processes can miss one that forks and ends as the list is read.
         """
-        deadline = time.monotonic() + GIVE_UP_S
+        deadline = time.monotonic() + give_up_s
         while self._reap() and time.monotonic() < deadline:
             for pid in descendants(os.getpid()):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -232,6 +239,7 @@ class Supervisor:
                     self.killed.add(pid)
             if self._reap():
                 time.sleep(SWEEP_S)
+        return descendants(os.getpid()) if self._reap() else []
 
 
 def descendants(root: int) -> list[int]:

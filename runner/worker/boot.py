@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGE = "_benchmax_runner"
 
 # programs that a bundle starts must not inherit the channels
-for _descriptor in (3, 4, 5):
+for _descriptor in (3, 4, 5, 6):
     os.set_inheritable(_descriptor, False)
 
 _folder = Path(__file__).resolve().parent.parent

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import traceback
 
+from ..errors import RunnerError
 from ..limits import MAX_ID_CHARS, MAX_TEXT_CHARS, MAX_TRACEBACK_CHARS
-from ..protocol import RemoteFailure, bounded
+from ..protocol import RemoteFailure
+from ..text import bounded
 
 
 def describe(error: BaseException) -> RemoteFailure:
@@ -23,7 +25,8 @@ def type_name(error: BaseException) -> str:
     try:
         module = getattr(kind, "__module__", None)
         name = str(kind.__qualname__) or "Exception"
-        return name if module in (None, "builtins", "__main__") else f"{module}.{name}"
+        # what is ours is loaded under a name of this process's own
+        return name if module in (None, "builtins", "__main__", RunnerError.__module__) else f"{module}.{name}"
     except BaseException:  # noqa: BLE001 - a metaclass may answer for the names
         return "Exception"
 

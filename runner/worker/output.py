@@ -11,13 +11,15 @@ import logging
 import re
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
 from benchmax.envs.logging import _CURRENT_GROUP_RIDS, _CURRENT_ROLLOUT_ID
 
 from ..limits import MAX_TEXT_CHARS
-from ..protocol import Log, Stream, bounded
+from ..protocol import Log, Stream
+from ..text import bounded
 from .calls import CURRENT_CALL
 
 Emit = Callable[[Log], None]
@@ -37,10 +39,14 @@ _NAMED_ROLLOUT = re.compile(r"benchmax\.rollout\.\w+ rollout_id=(.+?) terminatio
 
 
 def named_rollouts(text: str) -> tuple[str, ...]:
-    """Find the rollout of the current call that a log event of the group's execution names."""
+    """Find the rollouts of the current call that a log event of the group's execution names: one, or the group."""
     state = CURRENT_CALL.get()
     found = _NAMED_ROLLOUT.match(text)
-    return (found[1],) if found and state is not None and found[1] in state.rollouts else ()
+    if found is None or state is None:
+        return ()
+    if found[1] in state.rollouts:
+        return (found[1],)
+    return tuple(sorted(state.rollouts)) if found[1] == "group" else ()
 
 
 def current_place() -> Place:
@@ -54,8 +60,62 @@ def current_place() -> Place:
     return (state.call, tuple(rollout_id for rollout_id in rollouts if rollout_id in state.rollouts))
 
 
+class Account:
+    """What one rollout, or a group, or a call outside of both has said.
+
+    Args:
+        limit: What it may cost in all: lines are sent until half of that is used up; the last ones that fit the other
+            half wait, so that of a flood both ends are kept.
+    """
+
+    __slots__ = ("_drained", "_half", "_held", "_lost", "_lost_in", "_sent", "_waiting")
+
+    def __init__(self, limit: int) -> None:
+        self._half = max(1, limit // 2)
+        self._sent = 0
+        self._held = 0
+        self._waiting: deque[Log] = deque()
+        self._lost = 0
+        self._lost_in: list[str] = []
+        self._drained = False
+
+    def takes(self, line: Log) -> bool:
+        """Whether to send a line now; one that is not to be sent waits, at the cost of the oldest that do."""
+        cost = line.cost
+        if not self._waiting and not self._lost and self._sent + cost <= self._half:
+            self._sent += cost
+            return True
+        self._waiting.append(line)
+        self._held += cost
+        while self._held > self._half:
+            oldest = self._waiting.popleft()
+            self._held -= oldest.cost
+            self._lost += 1
+            self._lost_in = oldest.rollouts
+        return False
+
+    def rest(self, call: int | None) -> list[Log]:
+        """Give what waits, after the number of lines that were lost before it."""
+        lines = [*self._waiting]
+        if self._lost:
+            gap = Log(call=call, rollouts=self._lost_in, stream="log", level=0, logger="", text="", dropped=self._lost)
+            lines.insert(0, gap)
+        self._waiting.clear()
+        self._held = self._lost = 0
+        return lines
+
+    def drain(self, call: int | None) -> list[Log]:
+        """The same before the end, since it may never come; only once, so that it stays within the limits."""
+        if self._drained or not self._waiting:
+            return []
+        self._drained = True
+        # the beginning is over: what comes now waits, even if there is little of it
+        self._sent = self._half
+        return self.rest(call)
+
+
 class OutputBook:
-    """Sends what is logged and printed, up to a number of characters per rollout, and counts the rest.
+    """Sends what is logged and printed: the beginning at once, the end when it is known to be that.
 
     Args:
         emit: Sends one message; callable from any thread.
@@ -65,8 +125,7 @@ class OutputBook:
     def __init__(self, emit: Emit, limit: int) -> None:
         self._emit = emit
         self._limit = limit
-        self._used: dict[Place, int] = {}
-        self._dropped: dict[Place, int] = {}
+        self._accounts: dict[tuple[int | None, str | None], Account] = {}
         self._lines: dict[tuple[Place, Stream], str] = {}
         self._lock = threading.Lock()
 
@@ -91,40 +150,51 @@ class OutputBook:
         if newline:
             self._send(place, stream, 0, "", lines)
 
-    def settle(self, call: int) -> None:
-        """Send what is left of a call's output, and how much was dropped; forget it."""
+    def send_unfinished(self) -> None:
+        """Send what waits for the end of a line or of a rollout, since it may never come; of a rollout only once."""
+        with self._lock:
+            lines = [*self._lines.items()]
+            self._lines.clear()
+        for (place, stream), text in lines:
+            self._send(place, stream, 0, "", text)
+        with self._lock:
+            waiting = [line for (call, _), account in self._accounts.items() for line in account.drain(call)]
+        for line in waiting:
+            self._emit(line)
+
+    def settle(self, call: int | None) -> None:
+        """Send what is left of a call's output, or of that outside of calls; forget it."""
         with self._lock:
             lines = [(key, self._lines.pop(key)) for key in [*self._lines] if key[0][0] == call]
         for (place, stream), text in lines:
             self._send(place, stream, 0, "", text)
         with self._lock:
-            for place in [place for place in self._used if place[0] == call]:
-                del self._used[place]
-            dropped = [(place, self._dropped.pop(place)) for place in [*self._dropped] if place[0] == call]
-        for (_, rollouts), count in dropped:
-            self._emit(
-                Log(call=call, rollouts=list(rollouts), stream="log", level=0, logger="", text="", dropped=count)
-            )
+            accounts = [self._accounts.pop(key) for key in [*self._accounts] if key[0] == call]
+        for account in accounts:
+            for line in account.rest(call):
+                self._emit(line)
 
     def _send(self, place: Place, stream: Stream, level: int, logger: str, text: str) -> None:
-        text = bounded(text, MAX_TEXT_CHARS)
-        with self._lock:
-            used = self._used.get(place, 0) + len(text) + 1
-            if used > self._limit:
-                self._dropped[place] = self._dropped.get(place, 0) + 1
-                return
-            self._used[place] = used
+        if not text:
+            return
         call, rollouts = place
-        self._emit(
-            Log(
-                call=call,
-                rollouts=list(rollouts),
-                stream=stream,
-                level=min(max(level, 0), 1000),
-                logger=bounded(logger, 200),
-                text=text,
-            )
+        line = Log(
+            call=call,
+            rollouts=list(rollouts),
+            stream=stream,
+            level=min(max(level, 0), 1000),
+            logger=bounded(logger, 200),
+            text=bounded(text, MAX_TEXT_CHARS),
         )
+        # all that a group says together is one account, whichever of its rollouts code of the bundle names
+        key = (call, rollouts[0] if len(rollouts) == 1 else None if rollouts else "")
+        with self._lock:
+            account = self._accounts.get(key)
+            if account is None:
+                account = self._accounts[key] = Account(self._limit)
+            now = account.takes(line)
+        if now:
+            self._emit(line)
 
 
 class LogHandler(logging.Handler):

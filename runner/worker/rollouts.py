@@ -7,28 +7,43 @@ benchmax, and a rollout that is out of time fails as an ordinary `RolloutFailure
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import types
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 from benchmax.envs.environment import Environment
+from benchmax.envs.logging import _CURRENT_ROLLOUT_ID
 from benchmax.envs.shared_types import RolloutAttempt, RolloutFailure, RolloutRequest
 
 from .calls import CURRENT_CALL, CallState
 
-OnEnded = Callable[[CallState, str, float, RolloutAttempt | None], None]
+Messages = list[Any]
+OBSERVER: ContextVar[Callable[[Messages], None] | None] | None
+try:
+    from benchmax.envs.transcript import _TRANSCRIPT_OBSERVER as OBSERVER
+except ImportError:
+    # another release of benchmax shows a transcript only with the attempt
+    OBSERVER = None
+
+OnEnded = Callable[[CallState, str, float, RolloutAttempt | None, Messages | None], Awaitable[None] | None]
 
 
 class RolloutGuard:
     """Wraps one environment's `run_rollout`.
 
     Args:
-        on_ended: Called when a rollout has run: its call, id, seconds, and its attempt unless it raised.
+        on_ended: Called when a rollout has run: its call, id, seconds, its attempt unless it raised, and the messages
+            that it has shown, if it has. What it returns is awaited, unless the rollout raised: a caller that does not
+            keep up holds rollouts back.
     """
 
     def __init__(self, on_ended: OnEnded) -> None:
         self._on_ended = on_ended
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._original: Callable[[RolloutRequest[Any]], Awaitable[RolloutAttempt]] | None = None
 
     def install(self, env: Environment[Any, Any]) -> None:
@@ -57,14 +72,15 @@ class RolloutGuard:
         if state is None or request.rollout_id in state.running or request.rollout_id not in state.pending:
             # the environment runs rollouts of its own inside a call
             return await self._original(request)
-        task = asyncio.current_task()
+        # named where it is known, since finding the running loop takes a system call
+        task = asyncio.current_task(self._loop if threading.get_ident() == self._thread else None)
         assert task is not None
         rollout_id = request.rollout_id
         state.running[rollout_id] = task
         started = time.perf_counter()
         attempt: RolloutAttempt | None = None
         try:
-            if (missed := state.expired.get(rollout_id)) is not None:
+            if state.expired and (missed := state.expired.get(rollout_id)) is not None:
                 # the environment let it wait for its turn until the time was over
                 raise RolloutFailure(missed.reason, missed.message)
             attempt = await self._original(request)
@@ -75,12 +91,34 @@ class RolloutGuard:
             task.uncancel()
             raise RolloutFailure(deadline.reason, deadline.message) from None
         finally:
+            seconds = time.perf_counter() - started
             state.running.pop(rollout_id, None)
             state.pending.discard(rollout_id)
-            seconds = time.perf_counter() - started
-            self._on_ended(state, rollout_id, seconds, attempt if isinstance(attempt, RolloutAttempt) else None)
-        deadline = state.expired.get(rollout_id)
-        if deadline is not None:
+            messages = state.transcripts.pop(rollout_id, None) if state.transcripts else None
+            returned = attempt if isinstance(attempt, RolloutAttempt) else None
+            telling = self._on_ended(state, rollout_id, seconds, returned, messages)
+        if telling is not None:
+            await telling
+        if state.expired and (deadline := state.expired.get(rollout_id)) is not None:
             # it was told to stop, finished all the same, and is late
             raise RolloutFailure(deadline.reason, deadline.message)
         return attempt
+
+
+def watch_transcripts() -> None:
+    """Have the rollouts of the current call show their messages while they run."""
+    if OBSERVER is not None:
+        OBSERVER.set(_keep)
+
+
+def _keep(messages: Messages) -> None:
+    state = CURRENT_CALL.get()
+    # a subclass may do anything when it is read, and another thread will do that
+    if state is None or type(messages) is not list:
+        return
+    rollout_id = _CURRENT_ROLLOUT_ID.get()
+    if rollout_id is None and len(state.running) == 1:
+        # a single rollout, which runs without the context of a group's
+        (rollout_id,) = state.running
+    if rollout_id is not None and rollout_id in state.running:
+        state.transcripts[rollout_id] = messages

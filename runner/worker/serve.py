@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import itertools
 import os
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmax.auth import bind_model_auth
 from benchmax.bundle import Bundle, BundleMetadata, load_bundle
 from benchmax.envs.environment import Environment
-from benchmax.envs.shared_types import Example, RolloutAttempt, RolloutOutcome, RolloutRequest
+from benchmax.envs.shared_types import Example, RolloutAttempt, RolloutRequest
 
 from ..channel import Channel
 from ..errors import FrameError
-from ..limits import DATASET_PART_IDS, MAX_ID_CHARS, MAX_LOADED_MESSAGES, MAX_TEXT_CHARS
+from ..limits import (
+    MAX_DIAGNOSTICS,
+    MAX_ID_CHARS,
+    MAX_LOADED_MESSAGES,
+    MAX_TEXT_CHARS,
+)
 from ..protocol import (
     AUTH_FD,
     BUNDLE_FD,
     PROTOCOL,
+    START_CALL,
     WORK_FD,
     CallDone,
     CallFailed,
@@ -36,34 +45,47 @@ from ..protocol import (
     Close,
     Closed,
     CreateDataset,
-    DatasetPart,
     Diagnostic,
     Expire,
-    FromWorker,
+    Forget,
     Hello,
+    Inspect,
     Load,
     Loaded,
     Log,
     Ready,
-    RolloutsEnded,
     RolloutSpec,
     RunGroup,
     RunRollout,
     StartFailed,
     ToWorker,
-    bounded,
+    Transcript,
     to_worker_decoder,
 )
+from ..text import bounded
 from .calls import CURRENT_CALL, CallState, Deadline
+from .dataset import listed
+from .ends import Ends
 from .failure import describe
 from .headers import EXIT_ORPHANED, CallerAuth, HeaderClient
 from .loaded import uncompiled_modules
-from .outcome import outcome_message, transcript_message
+from .outcome import (
+    checked_outcomes,
+    has_messages,
+    outcome_message,
+    short_answer,
+    transcript_json,
+    transcript_message,
+)
 from .output import OutputBook, install
-from .rollouts import RolloutGuard
+from .rollouts import RolloutGuard, watch_transcripts
+from .watchdog import Watchdog, arm
 
-START_CALL = 0
-"""Call id that header requests carry while the environment is being constructed."""
+COLLECT_AFTER: Final = 10_000
+"""New objects before the cyclic collector looks for garbage: what some hundred rollouts hold while they run."""
+
+Answer = CallDone | CallFailed | bytes
+"""What a call is answered with; a whole frame when it had to be encoded to know that it can be."""
 
 
 class Server:
@@ -72,13 +94,15 @@ class Server:
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
-        self._headers = HeaderClient(socket.socket(fileno=AUTH_FD))
-        self._guard = RolloutGuard(self._on_rollout_ended)
         self._calls: dict[int, CallState] = {}
+        self._headers = HeaderClient(socket.socket(fileno=AUTH_FD), self._on_inspect)
+        self._watchdog = Watchdog(self._calls, self._headers.send, self._flush_output)
+        self._guard = RolloutGuard(self._on_rollout_ended)
+        self._from_threads: deque[Log] = deque()
         self._datasets: dict[int, list[Example[Any]]] = {}
-        self._ended: dict[int, list[tuple[str, float]]] = {}
+        self._ends = Ends(lambda message: self._channel.send(message), lambda: self._channel.flush())
         self._book: OutputBook | None = None
-        self._transcript_bytes = 0
+        self._transcript_bytes = self._dataset_examples = self._dataset_bytes = 0
         self._told_loaded = 0
         self._channel: Channel[ToWorker]
         self._env: Environment[Any, Any]
@@ -87,21 +111,46 @@ class Server:
     async def run(self) -> None:
         """Serve until `close`."""
         self._headers.start()
+        # what calls inherit that bind nothing themselves
+        with bind_model_auth({}):
+            await self._serve()
+
+    async def _serve(self) -> None:
         self._channel = await Channel.open(
             socket.socket(fileno=WORK_FD), to_worker_decoder(), self._on_message, self._on_end
         )
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         self._channel.send(Hello(protocol=PROTOCOL, python=python, benchmax=version("benchmax")))
+        # before the load message is read, which may run code that never comes back
+        self._channel.flush()
         await self._over
 
-    def send(self, message: FromWorker) -> None:
-        """Send one message from any thread."""
+    def _log(self, message: Log) -> None:
+        """Send what was logged or printed, from any thread."""
         if threading.get_ident() == self._thread:
             self._channel.send(message)
+            # at once: what was printed before a crash, or before code that never yields again, is what explains it
+            self._channel.flush()
         else:
+            self._from_threads.append(message)
             # a loop that is already closed means that the worker is ending
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._channel.send, message)
+                self._loop.call_soon_threadsafe(self._pass_on, self._channel.send)
+
+    def _pass_on(self, send: Callable[[Log], None]) -> None:
+        # the loop and, while that is blocked, the watchdog take from it
+        with contextlib.suppress(IndexError):
+            while True:
+                send(self._from_threads.popleft())
+
+    def _flush_output(self) -> None:
+        """Send what waits for the loop to turn, or for the end of a line; called while the loop may be blocked."""
+        if self._book is not None:
+            self._book.send_unfinished()
+        self._pass_on(self._headers.send)
+
+    def _on_inspect(self, request: Inspect) -> None:
+        self._watchdog.inspect(request)
 
     def _on_end(self, error: FrameError | None) -> None:
         os._exit(EXIT_ORPHANED)
@@ -127,6 +176,8 @@ class Server:
                 state = self._calls.get(message.call)
                 if state is not None and state.task is not None:
                     self._loop.call_soon(state.task.cancel)
+            case Forget():
+                self._datasets.pop(message.dataset, None)
             case Close():
                 self._begin_closing()
 
@@ -139,7 +190,9 @@ class Server:
             return
         self._book = OutputBook(self._log, message.rollout_log_bytes)
         self._transcript_bytes = message.transcript_bytes
+        self._dataset_examples, self._dataset_bytes = message.dataset_examples, message.dataset_bytes
         install(self._book)
+        self._watchdog.start(message.stall_s, message.transcript_bytes)
         bundle = Bundle(_read_bundle(), BundleMetadata.from_json_bytes(message.metadata))
         with bind_model_auth(self._bindings(START_CALL, message.bindings)):
             try:
@@ -156,51 +209,62 @@ class Server:
             ready = _ready(env)
             self._guard.install(env)
             self._env = env
+            self._ends.look_at(env)
+            _tune_collector()
             self._channel.send(ready)
         except BaseException as error:  # noqa: BLE001 - properties and diagnostics are the author's, of any shape
             self._start_failed("describe", error)
 
     def _start_failed(self, phase: Any, error: BaseException) -> None:
+        if self._book is not None:
+            self._book.settle(None)
         self._channel.send(StartFailed(phase=phase, failure=describe(error)))
         self._exit()
 
     def _bindings(self, call: int, names: list[str]) -> Mapping[str, CallerAuth]:
         return {name: CallerAuth(self._headers, call=call, binding=name) for name in names}
 
-    def _log(self, message: Log) -> None:
-        self.send(message)
-
     # -- calls --------------------------------------------------------------------------------------------
 
     def _begin(
-        self, call: int, bindings: list[str], work: Coroutine[Any, Any, None], rollouts: list[str] | None = None
+        self, call: int, bindings: list[str], work: Coroutine[Any, Any, Answer], rollouts: list[str] | None = None
     ) -> None:
         state = CallState(call, frozenset(rollouts or ()), pending=set(rollouts or ()))
         self._calls[call] = state
+        if self._watchdog.resting:
+            self._watchdog.wake()
         state.task = self._loop.create_task(self._call(state, bindings, work), name=f"benchmax-call-{call}")
 
-    async def _call(self, state: CallState, bindings: list[str], work: Coroutine[Any, Any, None]) -> None:
+    async def _call(self, state: CallState, bindings: list[str], work: Coroutine[Any, Any, Answer]) -> None:
         CURRENT_CALL.set(state)
-        answer: FromWorker
+        watch_transcripts()
+        answer: Answer
         try:
-            with bind_model_auth(self._bindings(state.call, bindings)):
-                await work
+            # without names, what is bound around the whole worker says so
+            with bind_model_auth(self._bindings(state.call, bindings)) if bindings else contextlib.nullcontext():
+                answer = await work
         except BaseException as error:  # noqa: BLE001 - code of the bundle may raise anything, SystemExit too
             deadline = state.scoring_expired
             if deadline is not None and isinstance(error, asyncio.CancelledError):
                 error = TimeoutError(deadline.message)
             answer = CallFailed(call=state.call, failure=describe(error))
-        else:
-            answer = CallDone(call=state.call)
         finally:
             work.close()
         state.over = True
+        # its context knows the state, too: a circle that only the cyclic collector would find
+        state.task = None
         del self._calls[state.call]
-        self._send_ended(state.call)
         if self._book is not None:
             self._book.settle(state.call)
-        self._channel.send(answer)
-        if state.rollouts:
+        if isinstance(answer, bytes):
+            self._channel.send_frame(answer)
+        else:
+            self._ends.tell(state)
+            self._channel.send(answer)
+        if not self._calls:
+            # nothing else is about to be sent
+            self._channel.flush()
+        if state.rollouts and not self._told_loaded:
             # when the answer has left; by now most of what is loaded late is loaded, too
             self._loop.call_soon(self._tell_loaded, 1)
 
@@ -210,20 +274,15 @@ class Server:
             if modules := uncompiled_modules():
                 self._channel.send(Loaded(modules=modules))
 
-    async def _create_dataset(self, message: CreateDataset) -> None:
+    async def _create_dataset(self, message: CreateDataset) -> Answer:
         limit = {} if message.max_examples is None else {"max_examples": message.max_examples}
         dataset = await self._env.create_dataset(message.split, Path(message.base_dir), **limit)
-        examples: list[Example[Any]] = []
-        for example in dataset:
-            if not isinstance(example, Example):
-                raise TypeError(
-                    f"create_dataset gave a {type(example).__name__} at position {len(examples)}, expected an Example"
-                )
-            examples.append(example)
-        self._datasets[message.call] = examples
-        for start in range(0, len(examples), DATASET_PART_IDS):
-            ids = [bounded(example.id, MAX_ID_CHARS) for example in examples[start : start + DATASET_PART_IDS]]
-            self._channel.send(DatasetPart(call=message.call, ids=ids))
+        self._datasets[message.call], parts = listed(
+            dataset, message.call, most_examples=self._dataset_examples, most_bytes=self._dataset_bytes
+        )
+        for part in parts:
+            self._channel.send(part)
+        return CallDone(call=message.call)
 
     def _request(self, call: int, split: Any, spec: RolloutSpec) -> RolloutRequest[Any]:
         return RolloutRequest(
@@ -235,24 +294,30 @@ class Server:
             split,
         )
 
-    async def _run_group(self, message: RunGroup) -> None:
+    async def _run_group(self, message: RunGroup) -> Answer:
         requests = [self._request(message.call, message.split, spec) for spec in message.rollouts]
         state = self._calls[message.call]
         # an override may return anything
-        outcomes: object = await self._env.run_group(requests)
-        wanted = [request.rollout_id for request in requests]
-        if not isinstance(outcomes, Mapping) or set(outcomes) != set(wanted):
-            raise TypeError(f"run_group returned {_shape(outcomes)}, expected one outcome for each of {wanted}")
-        for rollout_id in wanted:
-            outcome = outcomes[rollout_id]
-            if not isinstance(outcome, RolloutOutcome):
-                raise TypeError(f"run_group gave {rollout_id!r} a {type(outcome).__name__}, expected a RolloutOutcome")
+        returned: object = await self._env.run_group(requests)
+        outcomes = checked_outcomes(returned, [request.rollout_id for request in requests])
+        frame = None if state.expired else short_answer(state.call, outcomes, state.seconds)
+        if frame is not None:
+            return frame
+        self._ends.tell(state)
+        for rollout_id, outcome in outcomes.items():
             deadline = state.expired.get(rollout_id)
             ours = deadline is not None and outcome.termination_reason == deadline.reason and not outcome.rewards
             origin: Any = "runner" if ours else "environment"
+            await self._room()
             self._channel.send(outcome_message(message.call, rollout_id, outcome, origin=origin))
+        return CallDone(call=message.call)
 
-    async def _run_rollout(self, message: RunRollout) -> None:
+    async def _room(self) -> None:
+        """Wait while the caller does not keep up."""
+        while self._channel.full:
+            await self._channel.drained()
+
+    async def _run_rollout(self, message: RunRollout) -> Answer:
         request = self._request(message.call, message.split, message.rollout)
         attempt = await self._env.run_rollout(request)
         if not isinstance(attempt, RolloutAttempt):
@@ -260,27 +325,32 @@ class Server:
         if attempt.rollout_id != request.rollout_id:
             raise ValueError(f"run_rollout returned wrong rollout ID {attempt.rollout_id!r} for {request.rollout_id!r}")
         self._channel.send(outcome_message(message.call, request.rollout_id, attempt, origin="environment"))
+        return CallDone(call=message.call)
 
     def _on_rollout_ended(
-        self, state: CallState, rollout_id: str, seconds: float, attempt: RolloutAttempt | None
-    ) -> None:
-        if attempt is not None:
-            transcript = transcript_message(state.call, rollout_id, attempt, self._transcript_bytes)
-            if transcript is not None:
-                self._channel.send(transcript)
-        ended = self._ended.get(state.call)
-        if ended is None:
-            # rollouts that end in one turn of the loop are told in one message
-            self._ended[state.call] = [(rollout_id, seconds)]
-            self._loop.call_soon(self._send_ended, state.call)
-        else:
-            ended.append((rollout_id, seconds))
+        self,
+        state: CallState,
+        rollout_id: str,
+        seconds: float,
+        attempt: RolloutAttempt | None,
+        messages: list[Any] | None,
+    ) -> Coroutine[Any, Any, None] | None:
+        self._ends.add(state, rollout_id, seconds)
+        if attempt is None:
+            # it raises, and what was said until then tells why; there is no waiting before that
+            if messages is not None:
+                data, omitted = transcript_json(messages, self._transcript_bytes)
+                self._channel.send(
+                    Transcript(call=state.call, rollout_id=rollout_id, messages=data, omitted_bytes=omitted)
+                )
+            return None
+        return self._send_transcript(state, rollout_id, attempt) if has_messages(attempt) else None
 
-    def _send_ended(self, call: int) -> None:
-        ended = self._ended.pop(call, None)
-        if ended:
-            rollouts = [rollout for rollout, _ in ended]
-            self._channel.send(RolloutsEnded(call=call, rollouts=rollouts, seconds=[seconds for _, seconds in ended]))
+    async def _send_transcript(self, state: CallState, rollout_id: str, attempt: RolloutAttempt) -> None:
+        await self._room()
+        transcript = transcript_message(state.call, rollout_id, attempt, self._transcript_bytes)
+        if transcript is not None:
+            self._channel.send(transcript)
 
     # -- end ----------------------------------------------------------------------------------------------
 
@@ -297,12 +367,14 @@ class Server:
             # what they release in their own `finally` comes before the environment's aclose; the caller bounds the wait
             await asyncio.wait(tasks)
         self._tell_loaded(MAX_LOADED_MESSAGES)
+        answer = Closed()
         try:
             await self._env.aclose()
         except BaseException as error:  # noqa: BLE001 - the author's aclose
-            self._channel.send(Closed(failure=describe(error)))
-        else:
-            self._channel.send(Closed())
+            answer = Closed(failure=describe(error))
+        if self._book is not None:
+            self._book.settle(None)
+        self._channel.send(answer)
         self._exit()
 
     def _exit(self) -> None:
@@ -323,20 +395,31 @@ class Server:
 
 def _ready(env: Environment[Any, Any]) -> Ready:
     diagnose: Callable[[], Any] = getattr(env, "validation_diagnostics", tuple)
+    diagnostics = [
+        Diagnostic(
+            severity=finding.severity,
+            code=bounded(str(finding.code), MAX_TEXT_CHARS),
+            message=bounded(str(finding.message), MAX_TEXT_CHARS),
+            location=None if finding.location is None else bounded(str(finding.location), MAX_TEXT_CHARS),
+        )
+        for finding in itertools.islice(diagnose(), MAX_DIAGNOSTICS + 1)
+    ]
+    if len(diagnostics) > MAX_DIAGNOSTICS:
+        more = f"there are more findings; the first {MAX_DIAGNOSTICS - 1} are shown"
+        diagnostics[MAX_DIAGNOSTICS - 1 :] = [Diagnostic(severity="warning", code="more_findings", message=more)]
     return Ready(
         environment=bounded(type(env).__qualname__, MAX_ID_CHARS),
         scorable_termination_reasons=sorted(bounded(str(r), MAX_ID_CHARS) for r in env.scorable_termination_reasons),
         requires_public_model_endpoint=bool(env.requires_public_model_endpoint),
-        diagnostics=[
-            Diagnostic(
-                severity=finding.severity,
-                code=bounded(str(finding.code), MAX_TEXT_CHARS),
-                message=bounded(str(finding.message), MAX_TEXT_CHARS),
-                location=None if finding.location is None else bounded(str(finding.location), MAX_TEXT_CHARS),
-            )
-            for finding in diagnose()
-        ],
+        diagnostics=diagnostics,
     )
+
+
+def _tune_collector() -> None:
+    """Keep the cyclic collector off what is there to stay, and from starting over for every handful of rollouts."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 def _read_bundle() -> bytes:
@@ -345,16 +428,13 @@ def _read_bundle() -> bytes:
         return file.read()
 
 
-def _shape(value: object) -> str:
-    return f"outcomes for {sorted(map(str, value))}" if isinstance(value, Mapping) else f"a {type(value).__name__}"
-
-
 def main() -> None:
     """Run a worker on the descriptors it was started with."""
 
     async def serve() -> None:
         await Server().run()
 
+    arm()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -353,8 +353,10 @@ async def test_an_aclose_that_raises_is_told_and_one_that_hangs_is_ended(shared_
     with pytest.raises(RemoteError, match="aclose raised RuntimeError: cannot close"):
         async with isolate(bundled(failing, "RaisesInClose"), cache=Cache(shared_cache)):
             pass
-    async with isolate(bundled(failing, "HangsInClose"), cache=Cache(shared_cache), limits=Limits(shutdown_s=0.5)):
-        pass
+    limits = Limits(shutdown_s=0.5)
+    with pytest.raises(WorkerLostError, match=r"did not end within 0\.5 s; .* It was at .* in HangsInClose\.aclose\."):
+        async with isolate(bundled(failing, "HangsInClose"), cache=Cache(shared_cache), limits=limits):
+            pass
 
 
 async def test_a_dataset_that_changes_with_the_worker_is_an_error(shared_cache: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ async def test_the_standard_streams_can_still_be_reconfigured(probe: Any) -> Non
 async def test_what_one_rollout_prints_is_bounded_and_the_rest_counted(probe: Any) -> None:
     async with probe(limits=Limits(rollout_log_bytes=5)) as (env, dataset, records):
         await run_one(env, dataset, "print")
-    assert records[0].logs == ()
+    assert [line.text for line in records[0].logs] == ["… 2 lines left out …"]
     assert records[0].dropped_logs == 2
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,10 @@ import pytest
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs.shared_types import Example, RolloutOutcome, RolloutRequest
 from runner.broker import CallScope
-from runner.calls import LOG_SLACK, MAX_LOG_LINES, DatasetCall, Death, RolloutCall
+from runner.calls import DatasetCall, Death
 from runner.conversation import Conversation, Position
 from runner.errors import FrameError, RemoteError, WorkerLostError
-from runner.limits import Limits
+from runner.limits import MAX_REWARD_COMPONENTS, MAX_TRANSCRIPT_DEPTH, Limits
 from runner.protocol import (
     CallDone,
     CallFailed,
@@ -23,8 +25,10 @@ from runner.protocol import (
     CreateDataset,
     DatasetPart,
     Expire,
+    GroupDone,
     Log,
     Outcome,
+    PlainOutcome,
     RemoteFailure,
     RolloutsEnded,
     RunGroup,
@@ -34,6 +38,7 @@ from runner.protocol import (
 )
 from runner.record import LogLine, RolloutRecord
 from runner.redaction import Redactor
+from runner.rollout_call import RolloutCall
 
 FAILURE = RemoteFailure(type="pkg.Broken", message="it broke", traceback="Traceback: ...")
 
@@ -45,6 +50,10 @@ def request(rollout_id: str) -> RolloutRequest[Any]:
 def outcome(rollout_id: str, call: int = 1, **changes: Any) -> Outcome:
     fields: dict[str, Any] = {"termination_reason": "finished", "rewards": b'{"score":1}', **changes}
     return Outcome(call=call, rollout_id=rollout_id, **fields)
+
+
+def plain(reason: str = "finished", **changes: Any) -> PlainOutcome:
+    return PlainOutcome(termination_reason=reason, **{"rewards": {"score": 1}, **changes})
 
 
 def ended(*rollouts: str, call: int = 1) -> RolloutsEnded:
@@ -65,9 +74,20 @@ class Setting:
         self.output: list[LogLine] = []
         self.ended: list[tuple[str, ...]] = []
         self.redactor = Redactor()
+        self.looked_at: list[int] = []
         self.it = Conversation(
-            self.sent.append, self.killed.set, limits or Limits(), self.redactor, self.output.append, self.ended.append
+            self.sent.append,
+            self.look,
+            self.killed.set,
+            limits or Limits(),
+            self.redactor,
+            self.output.append,
+            self.ended.append,
         )
+
+    def look(self, call: int, then: Callable[[str], None]) -> None:
+        self.looked_at.append(call)
+        then(" It was at env.py:1 in f.")
 
     def begin(self, *rollouts: str, single: bool = False) -> RolloutCall:
         positions = [Position(1, 0)] * len(rollouts)
@@ -89,7 +109,8 @@ async def setting() -> Setting:
 
 
 def result(call: RolloutCall) -> list[RolloutRecord]:
-    records: list[RolloutRecord] = call.future.result()
+    records = call.records()
+    assert call.future.result() == {record.rollout_id: record.outcome for record in records}
     return records
 
 
@@ -127,6 +148,41 @@ async def test_a_group_gives_a_record_of_each_rollout_in_request_order(setting: 
     assert setting.it.scopes == {}
 
 
+async def test_a_group_can_be_answered_by_one_message(setting: Setting) -> None:
+    call = setting.begin("b", "a", "c")
+    answer = [plain(seconds=0.25), plain("judge_error", rewards={}), plain(rewards={"score": 0.5, "n": 2**63 - 1})]
+    setting.hear(ended("a"), GroupDone(call=1, outcomes=answer))
+    b, a, c = result(call)
+    assert [b.rollout_id, a.rollout_id, c.rollout_id] == ["b", "a", "c"]
+    assert b.outcome == RolloutOutcome({"score": 1}, "finished")
+    assert a.outcome == RolloutOutcome({}, "judge_error")
+    assert c.outcome == RolloutOutcome({"score": 0.5, "n": 2**63 - 1}, "finished")
+    assert [record.seconds for record in (b, a, c)] == [0.25, 0.5, None]
+    assert {record.origin for record in (b, a, c)} == {"environment"}
+    assert setting.ended == [("a",), ("b",)]
+    assert setting.it.load == 0
+    assert setting.it.scopes == {}
+
+
+async def test_answered_groups_leave_nothing_for_the_cyclic_collector(setting: Setting) -> None:
+    async def run() -> None:
+        long, short = setting.begin("a"), setting.begin("a")
+        waiting = [asyncio.ensure_future(setting.it.finish(call)) for call in (long, short)]
+        setting.hear(log("x", "a", call=long.number), ended("a", call=long.number), outcome("a", call=long.number))
+        setting.hear(CallDone(call=long.number), GroupDone(call=short.number, outcomes=[plain(seconds=1.0)]))
+        assert [list(outcomes) for outcomes in await asyncio.gather(*waiting)] == [["a"], ["a"]]
+
+    await run()
+    gc.collect()
+    gc.disable()
+    try:
+        await run()
+        await asyncio.sleep(0)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 async def test_a_single_rollout_gives_its_attempt_with_or_without_rewards(setting: Setting) -> None:
     call = setting.begin("a", single=True)
     assert isinstance(setting.sent[0], RunRollout)
@@ -137,8 +193,6 @@ async def test_a_single_rollout_gives_its_attempt_with_or_without_rewards(settin
 
 
 async def test_a_dataset_is_its_ids_in_order(setting: Setting) -> None:
-    from pathlib import Path
-
     task = asyncio.ensure_future(setting.it.create_dataset("eval", Path("/data"), 5, CallScope({})))
     assert isinstance(await setting.sent_message(CreateDataset), CreateDataset)
     setting.hear(DatasetPart(call=1, ids=["a", "b"]), DatasetPart(call=1, ids=["a"]), CallDone(call=1))
@@ -168,7 +222,7 @@ async def test_what_the_worker_raised_raises_with_its_text(setting: Setting) -> 
 async def test_output_outside_of_rollouts_goes_to_the_listener(setting: Setting) -> None:
     setting.begin("a")
     setting.hear(log("loading", call=None), log("in the call", call=1), log("", call=None, dropped=4))
-    assert [line.text for line in setting.output] == ["loading", "in the call"]
+    assert [line.text for line in setting.output] == ["loading", "in the call", "… 4 lines left out …"]
 
 
 async def test_output_of_a_call_that_is_over_goes_to_the_listener_too(setting: Setting) -> None:
@@ -191,15 +245,23 @@ async def test_every_text_of_a_worker_is_cleaned(setting: Setting) -> None:
     )
     assert "secret-token" not in repr(result(call))
     assert "secret-token" not in repr(setting.output)
+    short = setting.begin("a")
+    setting.hear(GroupDone(call=2, outcomes=[plain("secret-token", rewards={"a secret-token": 1})]))
+    assert "secret-token" not in repr(result(short))
     failing = setting.begin("b")
     failure = RemoteFailure(type="secret-token", message="secret-token", traceback="secret-token")
-    setting.hear(CallFailed(call=2, failure=failure))
+    setting.hear(CallFailed(call=3, failure=failure))
     error = failing.future.exception()
     assert error is not None
     assert "secret-token" not in f"{error}{vars(error)}"
 
 
 # -- what no honest worker says -------------------------------------------------------------------------------
+
+
+def many(count: int) -> bytes:
+    return json.dumps({f"{number:x}": 1 for number in range(count)}).encode()
+
 
 LIES: list[tuple[str, Sequence[Any], str]] = [
     ("an outcome of another rollout", [outcome("z")], "rollout 'z' does not belong to group 'a'"),
@@ -209,6 +271,17 @@ LIES: list[tuple[str, Sequence[Any], str]] = [
     ("the end before the outcomes", [outcome("a"), CallDone(call=1)], "without an outcome for ['b']"),
     ("two ends", [outcome("a"), outcome("b"), CallDone(call=1), CallDone(call=1)], "not in flight"),
     ("an outcome after the end", [CallFailed(call=1, failure=FAILURE), outcome("a")], "not in flight"),
+    ("one message with too few outcomes", [GroupDone(call=1, outcomes=[plain()])], "end of group 'a' with 1 outcomes"),
+    ("one message with too many", [GroupDone(call=1, outcomes=[plain()] * 3)], "end of group 'a' with 3 outcomes"),
+    ("one message after an outcome", [outcome("a"), GroupDone(call=1, outcomes=[plain()] * 2)], "unexpected end"),
+    ("one message, and the end", [GroupDone(call=1, outcomes=[plain()] * 2), CallDone(call=1)], "not in flight"),
+    (
+        "one message for a rollout that ended before",
+        [ended("a"), GroupDone(call=1, outcomes=[plain(seconds=1.0), plain()])],
+        "rollout 'a' ended twice",
+    ),
+    ("a blank reason in short", [GroupDone(call=1, outcomes=[plain(" "), plain()])], "is not valid"),
+    ("a blank name in short", [GroupDone(call=1, outcomes=[plain(), plain(rewards={" ": 1})])], "is not valid"),
     ("no rewards in a group", [outcome("a", rewards=None)], "has no rewards"),
     ("rewards that are no JSON", [outcome("a", rewards=b"{")], "is not valid"),
     ("rewards that are no object", [outcome("a", rewards=b"[1]")], "is not valid"),
@@ -242,6 +315,8 @@ LIES: list[tuple[str, Sequence[Any], str]] = [
     ("a log line of another rollout", [log("x", "z")], "does not belong"),
     ("a log line of a call that never was", [log("x", "a", call=2)], "not in flight"),
     ("a log line of the construction as a call", [log("x", "a", call=0)], "not in flight"),
+    ("a log line of more rollouts than there are", [log("x", "a", "a", "b")], "names 3 rollouts of group 'a'"),
+    ("more rewards than cross", [outcome("a", rewards=many(MAX_REWARD_COMPONENTS + 1))], "10001 rewards, expected"),
     ("ids for a group", [DatasetPart(call=1, ids=["x"])], "no create_dataset"),
 ]
 
@@ -256,47 +331,36 @@ async def test_a_lie_is_refused(setting: Setting, messages: Sequence[Any], text:
 
 
 async def test_messages_about_rollouts_for_a_dataset_are_refused(setting: Setting) -> None:
-    from pathlib import Path
-
     task = asyncio.ensure_future(setting.it.create_dataset("eval", Path("/data"), None, CallScope({})))
     await setting.sent_message(CreateDataset)
-    for message in (outcome("a"), ended("a"), Transcript(call=1, rollout_id="a", messages=b"[]")):
+    about_rollouts = (
+        outcome("a"),
+        ended("a"),
+        Transcript(call=1, rollout_id="a", messages=b"[]"),
+        GroupDone(call=1, outcomes=[plain()]),
+    )
+    for message in about_rollouts:
         with pytest.raises(FrameError, match="a message about rollouts for create_dataset"):
             setting.hear(message)
     setting.hear(CallDone(call=1))
     assert await task == (1, [])
 
 
-async def test_a_transcript_beyond_the_limit_is_refused() -> None:
-    setting = Setting(Limits(transcript_bytes=100))
-    setting.begin("a")
-    with pytest.raises(FrameError, match="a transcript of 200 bytes exceeds the limit"):
-        setting.hear(Transcript(call=1, rollout_id="a", messages=bytes(200)))
+async def test_one_message_for_a_single_rollout_is_refused(setting: Setting) -> None:
+    setting.begin("a", single=True)
+    with pytest.raises(FrameError, match="unexpected end of rollout 'a'"):
+        setting.hear(GroupDone(call=1, outcomes=[plain()]))
 
 
-@pytest.mark.parametrize(
-    "messages", [b"", b"{}", b"[", b"\xff", b"[NaN]", b"[" * 100_000, b"[" * 50_000 + b"]" * 50_000]
-)
+DEEP = b"[" * (MAX_TRANSCRIPT_DEPTH + 1) + b"]" * (MAX_TRANSCRIPT_DEPTH + 1)
+
+
+@pytest.mark.parametrize("messages", [b"", b"{}", b"[", b"\xff", b"[NaN]", b"[" * 100_000, DEEP])
 async def test_a_transcript_that_is_none_is_dropped_and_the_outcome_stands(setting: Setting, messages: bytes) -> None:
     call = setting.begin("a")
     setting.hear(Transcript(call=1, rollout_id="a", messages=messages), outcome("a"), CallDone(call=1))
     assert result(call)[0].transcript is None
     assert reasons(call) == [("finished", "environment")]
-
-
-async def test_a_flood_of_log_lines_is_kept_only_up_to_the_limits() -> None:
-    setting = Setting(Limits(rollout_log_bytes=1000))
-    call = setting.begin("a", "b")
-    for _ in range(100):
-        setting.hear(log("x" * 96, "a"))
-    for _ in range(MAX_LOG_LINES + 7):
-        setting.hear(log("y", "b", logger=""))
-    setting.hear(log("", "a", dropped=5), outcome("a"), outcome("b"), CallDone(call=1))
-    a, b = result(call)
-    assert sum(len(line.text) + len(line.logger) for line in a.logs) <= LOG_SLACK * 1000
-    assert len(a.logs) + a.dropped_logs == 105
-    assert len(b.logs) + b.dropped_logs == MAX_LOG_LINES + 7
-    assert len(b.logs) <= 2000
 
 
 # -- the death of a worker ------------------------------------------------------------------------------------
@@ -312,8 +376,6 @@ async def test_when_the_worker_dies_outcomes_that_came_stand_and_the_others_get_
 
 
 async def test_when_the_worker_dies_a_dataset_raises(setting: Setting) -> None:
-    from pathlib import Path
-
     task = asyncio.ensure_future(setting.it.create_dataset("eval", Path("/data"), None, CallScope({})))
     await setting.sent_message(CreateDataset)
     setting.it.died(Death("It ended."))
@@ -323,7 +385,7 @@ async def test_when_the_worker_dies_a_dataset_raises(setting: Setting) -> None:
 
 async def test_when_the_worker_dies_for_the_sake_of_another_call_the_rollouts_are_lost(setting: Setting) -> None:
     call = setting.begin("a")
-    setting.it.died(Death("It was killed.", deadline_of=9))
+    setting.it.died(Death("It was killed.", killed_for=9))
     assert reasons(call) == [("worker_lost", "runner")]
 
 
@@ -347,7 +409,7 @@ async def test_a_worker_that_ignores_a_rollouts_deadline_is_killed_and_only_late
     expire = await setting.sent_message(Expire)
     assert expire == Expire(call=1, reason="rollout_timeout", message="The rollout did not end within 0.01 s.")
     await setting.killed.wait()
-    setting.it.died(Death("It was killed.", setting.it.deadline_of))
+    setting.it.died(Death("It was killed.", setting.it.killed_for))
     assert reasons(call) == [("worker_lost", "runner"), ("rollout_timeout", "runner")]
     assert "did not end within 0.01 s. It was killed." in str(result(call)[1].outcome.error)
     assert reasons(other)[0][0] in ("worker_lost", "rollout_timeout")
@@ -376,7 +438,7 @@ async def test_scoring_has_a_deadline_of_its_own_from_the_end_of_the_last_rollou
     setting.hear(ended("a"), ended("b"))
     assert (await setting.sent_message(Expire)).reason == "group_timeout"
     await setting.killed.wait()
-    setting.it.died(Death("It was killed.", setting.it.deadline_of))
+    setting.it.died(Death("It was killed.", setting.it.killed_for))
     assert reasons(call) == [("group_timeout", "runner")] * 2
 
 
@@ -425,7 +487,7 @@ async def test_a_worker_that_ignores_a_cancellation_is_killed() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await setting.killed.wait()
-    setting.it.died(Death("It was killed.", setting.it.deadline_of))
+    setting.it.died(Death("It was killed.", setting.it.killed_for))
     with pytest.raises(asyncio.CancelledError):
         await task
 
@@ -436,6 +498,7 @@ async def test_requests_that_fit_no_message_are_refused_and_nothing_is_in_flight
     setting = Setting()
     conversation = Conversation(
         lambda message: setting.sent.append(message) if encode(message) else None,
+        setting.look,
         setting.killed.set,
         Limits(),
         setting.redactor,
@@ -449,7 +512,7 @@ async def test_requests_that_fit_no_message_are_refused_and_nothing_is_in_flight
 
 
 async def test_a_dataset_call_ends_like_any_other() -> None:
-    call = DatasetCall(1, CallScope({}), "create_dataset('eval')")
+    call = DatasetCall(1, CallScope({}), "create_dataset('eval')", Limits())
     call.failed(FAILURE, Redactor())
     call.done()
     assert isinstance(call.future.exception(), RemoteError)

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from benchmax.auth import StaticBearerAuth
+from benchmax.bundle import BundleMetadata
 from benchmax.envs.shared_types import Example, RolloutRequest
 from runner import process as process_module
 from runner.broker import Broker
-from runner.child import Child, Launch
+from runner.child import Child
 from runner.conversation import Position
-from runner.errors import RemoteError, WorkerStartError
+from runner.errors import RemoteError, WorkerEnd, WorkerLostError, WorkerStartError
+from runner.launch import Launch
 from runner.limits import Limits
-from runner.record import RolloutRecord
+from runner.record import RolloutRecord, StallEvent, Watcher
 from runner.redaction import Redactor
 from runner.sandbox.policy import SandboxPolicy
 
@@ -28,12 +30,14 @@ SERIES = f"{sys.version_info.major}.{sys.version_info.minor}"
 LIAR = """
 import os, signal, socket, sys, time
 sys.path.insert(0, {root!r})
+from runner.frames import FrameParser
 from runner.protocol import *
 work, auth = socket.socket(fileno=WORK_FD), socket.socket(fileno=AUTH_FD)
 failure = RemoteFailure(type="T", message="m")
 hello = Hello(protocol=PROTOCOL, python={series!r}, benchmax="0.2.6")
 ready = Ready(environment="E", scorable_termination_reasons=[], requires_public_model_endpoint=False, diagnostics=[])
 closed = Closed()
+stalled = Stalled(call=1, rollouts=["r"], seconds=3.0, where="env.py:1 in f", stack="", over=False)
 
 def say(*messages):
     for message in messages:
@@ -63,6 +67,8 @@ class Setting:
         self.redactor = Redactor()
         self.broker = Broker(None, self.redactor)
         self.children: list[Child] = []
+        self.ends: list[WorkerEnd] = []
+        self.stalls: list[StallEvent] = []
 
     async def start(self, body: str, limits: Limits | None = None) -> Child:
         boot = self.tmp_path / "boot.py"
@@ -71,27 +77,26 @@ class Setting:
             python=Path(sys.executable),
             boot=boot,
             pickled=b"pickle",
-            metadata=b"{}",
-            series=SERIES,
+            metadata=BundleMetadata((), SERIES, "0.2.1", None),
             policy=SandboxPolicy(),
             limits=limits or Limits(),
         )
-        child = await Child.start(
-            launch,
-            self.broker,
-            self.redactor,
-            on_output=lambda _: None,
-            on_ended=lambda _: None,
-            on_death=lambda _: None,
-            on_loaded=lambda _: None,
+        watcher = Watcher(
+            output=lambda _: None,
+            ended=lambda _: None,
+            death=self.ends.append,
+            loaded=lambda _: None,
+            stalled=self.stalls.append,
         )
+        child = await Child.start(launch, self.broker, self.redactor, watcher)
         self.children.append(child)
         return child
 
     async def run(self, child: Child) -> RolloutRecord:
         request = RolloutRequest("r", Example("e", None), "m", "http://model", StaticBearerAuth("own-token"), "eval")
         call = child.conversation.begin([request], [Position(1, 0)], self.broker.scope([request]))
-        (record,) = await child.conversation.finish(call)
+        await child.conversation.finish(call)
+        (record,) = call.records()
         return record
 
 
@@ -109,15 +114,24 @@ async def setting(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("say(ready)", "a ready message out of turn"),
-        ("say(StartFailed(phase='load', failure=failure))", "a start-failed message out of turn"),
+        ("say(ready)", "a ready message, expected hello first"),
+        ("say(StartFailed(phase='load', failure=failure))", "a start-failed message, expected hello first"),
         ("say(hello, hello)", "a second hello"),
         ("say(hello, closed)", "a closed message out of turn"),
         ("say(hello, Loaded(modules=['a.py']))", "a loaded message out of turn"),
         ("say(hello, outcome(1))", "a message for call 1, which is not in flight"),
         ("say(hello, CallDone(call=0))", "a message for call 0, which is not in flight"),
         ("say(Hello(protocol=PROTOCOL + 1, python=hello.python, benchmax='1'))", "speaks protocol 2 on Python"),
-        ("say(Hello(protocol=PROTOCOL, python='2.7', benchmax='1'))", "on Python 2.7, expected protocol 1 on Python"),
+        ("say(Hello(protocol=PROTOCOL, python='2.7', benchmax='0.2'))", "on Python 2.7 with benchmax 0.2, expected"),
+        (
+            "say(Hello(protocol=PROTOCOL, python=hello.python, benchmax='0.3.1'))",
+            "benchmax 0.3, expected protocol 1 on",
+        ),
+        ("say(Hello(protocol=PROTOCOL, python=hello.python, benchmax='\x1b['))", "benchmax '\\x1b[', expected"),
+        (
+            "say(Log(call=None, rollouts=[], stream='log', level=9, logger='', text='x'))",
+            "a log message, expected hello",
+        ),
         ("work.sendall(b'hello world')", "a frame announces 1751477356 bytes"),
         ("work.sendall(b'\\0\\0\\0\\0')", "a frame announces 0 bytes"),
         ("work.sendall(encode(Close()))", "Invalid value 'close'"),
@@ -180,6 +194,9 @@ READY = "say(hello, ready); call = hear(RunGroup).call; "
         ("work.sendall(HEADER.pack(100_003) + b'\\x91' * 100_003)", "not a valid message"),
         ("auth.sendall(b'\\xff' * 100)", "a frame announces 4294967295 bytes"),
         ("auth.sendall(encode(hello))", "not a valid message"),
+        ("auth.sendall(encode(Snapshot(call=1, rollout_id='r', stack='')))", "a snapshot message out of turn"),
+        ("auth.sendall(encode(Inspected(inspection=1, where='', stack='')))", "an inspected message out of turn"),
+        ("[auth.sendall(encode(stalled)) for _ in range(100)]", "more stalls than there was time for"),
     ],
 )
 async def test_a_lie_gives_the_rollout_in_flight_an_outcome_that_says_so(
@@ -205,6 +222,8 @@ async def test_a_lie_gives_the_rollout_in_flight_an_outcome_that_says_so(
         ("os._exit(3)", "ended by exit code 3 with 1 rollout in flight"),
         ("os.kill(os.getpid(), 11)", "ended by SIGSEGV (-11) with 1 rollout in flight"),
         ("os.kill(os.getpid(), 9)", "It may be out of memory"),
+        ("work.sendall(b'\\0\\0\\1\\0abc'); os.kill(os.getpid(), 9)", "ended by SIGKILL (-9) with 1 rollout in flight"),
+        ("auth.sendall(b'\\0'); os._exit(4)", "ended by exit code 4 with 1 rollout in flight"),
         ("work.close()", "ended by SIGKILL"),
         ("work.shutdown(socket.SHUT_RDWR)", "ended by SIGKILL"),
         ("os.kill(os.getppid(), 9)", "an unknown end (its supervisor was killed)"),
@@ -251,6 +270,65 @@ async def test_a_worker_that_stops_its_supervisor_and_goes_is_given_up(
     assert (record.outcome.termination_reason, record.origin) == ("sandbox_error", "runner")
 
 
+# -- where it is ----------------------------------------------------------------------------------------------
+
+ASKED = """
+say(hello, ready)
+call = hear(RunGroup).call
+questions, parser_ = auth_to_worker_decoder(), FrameParser()
+
+def asked():
+    while True:
+        for body in parser_.feed(auth.recv(65536)):
+            return questions.decode(body)
+"""
+
+
+async def test_a_rollout_that_is_killed_has_the_stack_and_messages_that_the_worker_told_last(setting: Setting) -> None:
+    body = (
+        ASKED
+        + """
+for turn in range(2):
+    question = asked()
+    place = f"env.py:{turn} in f"
+    messages = b'[{"turn":%d}]' % turn
+    for message in (
+        Snapshot(call=call, rollout_id="r", stack=place, messages=messages),
+        # of a call that is over by now, and of the call itself
+        Snapshot(call=0, rollout_id="r", stack="old"),
+        Snapshot(call=call, rollout_id=None, stack="call"),
+        Inspected(inspection=question.inspection, where=place, stack="main"),
+    ):
+        auth.sendall(encode(message))
+"""
+    )
+    child = await setting.start(body, Limits(rollout_s=0.2, cancel_grace_s=0.2))
+    record = await setting.run(child)
+    assert record.outcome.termination_reason == "rollout_timeout"
+    assert "was killed 0.2 s after it was asked to stop. It was at env.py:1 in f." in str(record.outcome.error)
+    assert record.stack == "env.py:1 in f"
+    assert record.transcript == [{"turn": 1}]
+    assert [end.stack for end in setting.ends] == ["main"]
+
+
+async def test_a_worker_that_does_not_say_where_it_is_is_killed_all_the_same(setting: Setting) -> None:
+    child = await setting.start(READY, Limits(rollout_s=0.2, cancel_grace_s=0.2))
+    record = await setting.run(child)
+    assert record.outcome.termination_reason == "rollout_timeout"
+    assert record.stack == ""
+
+
+async def test_a_stall_is_told_with_the_rollouts_that_are_in_flight(setting: Setting) -> None:
+    body = READY + (
+        "auth.sendall(encode(stalled)); "
+        "auth.sendall(encode(Stalled(call=call, rollouts=['z', 'r'], seconds=3.0, where='', stack='', over=False))); "
+        "time.sleep(0.2); say(outcome(call), CallDone(call=call))"
+    )
+    child = await setting.start(body)
+    await setting.run(child)
+    assert [(stall.pid, stall.rollout_ids, stall.seconds) for stall in setting.stalls] == [(child.pid, ("r",), 3.0)] * 2
+
+
 # -- header requests ------------------------------------------------------------------------------------------
 
 ASK = """
@@ -295,7 +373,8 @@ async def test_a_flood_of_header_requests_ends_the_worker(setting: Setting) -> N
     child = await setting.start(body)
     request = RolloutRequest("r", Example("e", None), "m", "http://model", Never(), "eval")
     call = child.conversation.begin([request], [Position(1, 0)], setting.broker.scope([request]))
-    (record,) = await child.conversation.finish(call)
+    await child.conversation.finish(call)
+    (record,) = call.records()
     assert "more than 10000 header requests at once" in str(record.outcome.error)
 
 
@@ -315,25 +394,63 @@ async def test_closing_raises_what_the_environment_raised(setting: Setting) -> N
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "say(hello, ready)",
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); say(hello, ready)",
-        "say(hello, ready); hear(Close); say(closed, closed)",
-    ],
+    "body", ["say(hello, ready)", "signal.signal(signal.SIGTERM, signal.SIG_IGN); say(hello, ready)"]
 )
-async def test_closing_ends_a_worker_that_does_not_go(setting: Setting, body: str) -> None:
+async def test_closing_ends_a_worker_that_does_not_go_and_says_so(setting: Setting, body: str) -> None:
     child = await setting.start(body, Limits(shutdown_s=0.1))
+    with pytest.raises(WorkerLostError, match=r"closing the environment did not end within 0\.1 s"):
+        await child.close()
+    assert child.death is not None
+    assert setting.ends == []
+
+
+async def test_closing_ends_a_worker_that_goes_on_talking(setting: Setting) -> None:
+    child = await setting.start("say(hello, ready); hear(Close); say(closed, closed)")
     await child.close()
     assert child.death is not None
 
 
+async def test_a_worker_that_goes_instead_of_closing_is_an_error_that_says_how(setting: Setting) -> None:
+    child = await setting.start("say(hello, ready); hear(Close); os._exit(3)")
+    with pytest.raises(WorkerLostError, match="closing the environment: The worker ended by exit code 3"):
+        await child.close()
+    # it was asked to go
+    assert setting.ends == []
+
+
+async def test_each_end_that_nobody_asked_for_is_told_once_with_all_that_is_known_of_it(setting: Setting) -> None:
+    with pytest.raises(WorkerStartError):
+        await setting.start("say(hello); print('last words'); sys.exit(3)")
+    child = await setting.start(READY + "os.write(2, b'gone\\n'); os._exit(4)")
+    await setting.run(child)
+    await child.end()
+    not_started, died = setting.ends
+    assert (not_started.ready, not_started.code, not_started.exit) == (False, "worker-start", "exit code 3")
+    assert not_started.output == ("last words",)
+    assert (died.ready, died.code, died.exit, died.output) == (True, "worker-lost", "exit code 4", ("gone",))
+    assert died.pid == child.pid
+
+
+async def test_the_end_of_a_worker_right_after_its_ready_message_is_told_once_too(setting: Setting) -> None:
+    started = True
+    try:
+        child = await setting.start("say(hello, ready); os._exit(3)")
+    except WorkerStartError as error:
+        started = False
+        assert "exit code 3" in str(error)
+    else:
+        await child.end()
+    (end,) = setting.ends
+    # whether it was ready for a moment is for the scheduler to say
+    assert (end.ready, end.exit) == (started, "exit code 3")
+
+
 async def test_ending_twice_and_at_once_is_harmless_and_the_folder_is_gone(setting: Setting) -> None:
     child = await setting.start("say(hello, ready)")
-    assert child._folder.is_dir()
+    assert child._launched.folder.is_dir()
     await asyncio.gather(child.end(0), child.end(0), child.close())
     await child.end(0)
-    assert not child._folder.exists()
+    assert not child._launched.folder.exists()
 
 
 @pytest.fixture(autouse=True)

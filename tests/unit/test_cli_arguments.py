@@ -35,8 +35,8 @@ def test_times_may_have_fractions() -> None:
 
 def test_a_binding_covers_its_url_and_never_shows_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "sesame-open")
-    found = bindings(["judge=env:JUDGE_KEY@https://judge.example/v1?a=b@c"])
-    assert found["judge"].urls == ("https://judge.example/v1?a=b@c",)
+    found = bindings(["judge=env:JUDGE_KEY@https://judge.example/v1/a@c"])
+    assert found["judge"].urls == ("https://judge.example/v1/a@c",)
     assert "sesame-open" not in repr(found)
 
 

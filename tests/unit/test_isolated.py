@@ -11,7 +11,7 @@ import pytest
 from benchmax.bundle import Bundle, BundleMetadata
 from benchmax.envs.shared_types import Example, RolloutRequest
 from runner import RunnerError, UsageError, isolate
-from runner.handle import ExampleHandle
+from runner.handle import DatasetToken, ExampleHandle
 from runner.isolated import IsolatedEnvironment
 from runner.provision import Cache
 from runner.record import PhaseEvent
@@ -88,7 +88,7 @@ async def test_after_it_is_closed_it_cannot_be_used(tmp_path: Path) -> None:
         await env.start()
 
 
-@pytest.mark.parametrize("payload", [None, "text", ExampleHandle(object(), 0, 0)])
+@pytest.mark.parametrize("payload", [None, "text", ExampleHandle(DatasetToken(object(), 0, lambda _: None), 0)])
 async def test_an_example_from_elsewhere_is_refused_before_anything_starts(tmp_path: Path, payload: object) -> None:
     class Never:
         async def headers_for_request(self, context: Any) -> dict[str, str]:

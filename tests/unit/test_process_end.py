@@ -169,6 +169,17 @@ async def test_a_process_stopped_by_a_signal_is_ended_too(output: Output) -> Non
         assert await process.end(0.1) == Exit(signal=signal.SIGKILL, escalated=True)
 
 
+async def test_what_could_not_be_ended_is_told_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    # its supervisor gives up at once
+    monkeypatch.setattr(process_module, "REAP_S", 0.0)
+    process = await start("import os, time\nif os.fork() == 0: time.sleep(600)")
+    how = await process.wait()
+    assert how.code == 0
+    (left,) = how.left
+    assert exists(left)
+    os.kill(left, signal.SIGKILL)
+
+
 # -- the end of a supervisor ----------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -52,7 +53,7 @@ def shown(default: object) -> str:
 
 
 def number(value: float) -> str:
-    return "2^63-1" if value == 2**63 - 1 else f"{value:g}"
+    return {2**63 - 1: "2^63-1", -(2**63): "-2^63"}.get(int(value), f"{value:g}")
 
 
 def spelled(kind: msgspec.inspect.Type) -> str:
@@ -76,10 +77,16 @@ def spelled(kind: msgspec.inspect.Type) -> str:
             return " or ".join(f"`{value}`" for value in values)
         case msgspec.inspect.ListType(item_type=item, min_length=low, max_length=int(high)):
             return f"array, {low or 0} to {high} of: {spelled(item)}"
-        case msgspec.inspect.DictType(key_type=key, value_type=value):
+        case msgspec.inspect.DictType(key_type=key, value_type=value, max_length=None):
             return f"map of {spelled(key)} to {spelled(value)}"
         case msgspec.inspect.StructType(cls=cls):
             return f"[`{cls.__name__}`](#{cls.__name__.lower()})"
+        case msgspec.inspect.DictType(key_type=key, value_type=value, max_length=int(high)):
+            return f"map, 0 to {high} of: {spelled(key)} to {spelled(value)}"
+        case msgspec.inspect.FloatType(ge=float(low), le=float(high)) if -low == high == sys.float_info.max:
+            return "finite float"
+        case msgspec.inspect.UnionType(types=(msgspec.inspect.IntType() as whole, msgspec.inspect.FloatType() as part)):
+            return f"{spelled(whole)}, or {spelled(part)}"
         case msgspec.inspect.UnionType(types=(item, msgspec.inspect.NoneType())):
             return f"{spelled(item)}, or nil"
         case _:
@@ -102,14 +109,16 @@ def test_each_message_has_the_fields_types_and_defaults_of_its_struct(section: s
     assert documented(section)[struct.__struct_config__.tag] == defined(struct)
 
 
-@pytest.mark.parametrize("struct", [protocol.RolloutSpec, protocol.RemoteFailure, protocol.Diagnostic])
+@pytest.mark.parametrize(
+    "struct", [protocol.RolloutSpec, protocol.PlainOutcome, protocol.RemoteFailure, protocol.Diagnostic]
+)
 def test_parts_of_messages_are_documented_too(struct: Any) -> None:
     assert documented("Parts of messages")[struct.__name__] == defined(struct)
 
 
 def test_every_struct_of_the_module_is_on_the_page() -> None:
     members = {member for union in SECTIONS.values() for member in get_args(union) or (union,)}
-    parts = {protocol.RolloutSpec, protocol.RemoteFailure, protocol.Diagnostic}
+    parts = {protocol.RolloutSpec, protocol.PlainOutcome, protocol.RemoteFailure, protocol.Diagnostic}
     structs = {
         value
         for name, value in vars(protocol).items()
@@ -127,12 +136,14 @@ def test_the_descriptors_are_the_modules() -> None:
     assert table[str(protocol.WORK_FD)].startswith("*work* channel")
     assert table[str(protocol.AUTH_FD)].startswith("*auth* channel")
     assert table[str(protocol.BUNDLE_FD)].startswith("the bundle's pickle")
-    assert set(table) == {"0", "3", "4", "5"}
+    assert str(protocol.DUMP_FD) in table
+    assert set(table) == {"0", "3", "4", "5", "6"}
+    assert f"sends signal {protocol.DUMP_SIGNAL}" in sections()["Descriptors"]
 
 
 def test_every_limit_is_quoted_with_its_value() -> None:
     rows = re.findall(r"^\| .+ \| (\d+)(?: \w+)? \| `(\w+)` \|$", sections()["Limits"], flags=re.MULTILINE)
-    assert len(rows) == 12
+    assert len(rows) == 22
     for value, name in rows:
         home = next(module for module in (limits, child, calls) if hasattr(module, name))
         assert int(value) == getattr(home, name), name
@@ -147,6 +158,11 @@ def test_the_deadlines_are_limits_of_the_caller() -> None:
     named = re.findall(r"^\| `(\w+)` \|", sections()["Deadlines"], flags=re.MULTILINE)
     assert named == ["startup_s", "dataset_s", "rollout_s", "scoring_s", "cancel_grace_s", "shutdown_s"]
     assert all(hasattr(limits.Limits(), name) for name in named)
+    text = " ".join(sections()["Deadlines"].split())
+    assert (
+        f"{limits.INSPECT_S:g} s to answer `inspect`; before a kill, its interpreter another {limits.DUMP_S:g} s"
+        in text
+    )
 
 
 def test_the_waits_at_the_end_are_those_of_the_code() -> None:

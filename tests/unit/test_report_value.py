@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -108,3 +109,22 @@ def test_json_reads_back_and_unknown_fields_are_ignored() -> None:
     assert Report.from_json(json.dumps(newer).encode()) == original
     with pytest.raises(ValueError):
         Report.from_json(b"{}")
+
+
+def test_the_json_holds_nothing_that_a_terminal_obeys() -> None:
+    outcome = outcome_facts(record(RolloutOutcome({"\x9b2J": 1.0}, "finished", "\x1b[2J\u202e")), SCORABLE)
+    data = report(group(0, outcome)).to_json()
+    assert not {*"\x1b\x9b\u202e"} & {*data.decode()}
+    assert json.loads(data)["groups"][0]["outcomes"][0]["error"] == "\x1b[2J\u202e"
+
+
+def test_without_its_output_an_outcome_counts_what_it_had() -> None:
+    lines = (LogLine(stream="log", level=30, logger="l", text="x"),) * 3
+    said = record(RolloutOutcome({"x": 1.0}, "finished"), logs=lines)
+    said = replace(said, dropped_logs=2, transcript=["é" * 10], transcript_omitted_bytes=5)
+    whole = outcome_facts(said, SCORABLE)
+    bare = whole.without_output()
+    assert (bare.logs, bare.dropped_logs, bare.transcript, bare.transcript_omitted_bytes) == ([], 5, [], 29)
+    assert (bare.rewards, bare.ok) == (whole.rewards, whole.ok)
+    nothing = outcome_facts(record(RolloutOutcome({}, "finished")), SCORABLE)
+    assert nothing.without_output() == nothing

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from runner.errors import UsageError
-from runner.sandbox.policy import BUILT_LEVELS, BUILT_NETWORKS, SandboxPolicy, choose, choose_policy, command
+from runner.sandbox.policy import (
+    BUILT_LEVELS,
+    BUILT_NETWORKS,
+    SandboxPolicy,
+    choose,
+    choose_policy,
+    command,
+)
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
@@ -80,3 +87,10 @@ def test_no_core_is_dumped_by_default() -> None:
 def test_what_is_built_is_known() -> None:
     assert BUILT_LEVELS == ("off",)
     assert BUILT_NETWORKS == ("open",)
+
+
+def test_a_memory_limit_is_one_for_each_process_and_is_named_among_the_mechanisms() -> None:
+    policy = choose_policy("off", "open", memory_bytes=2**30)
+    assert policy.rlimits == (("CORE", 0, 0), ("DATA", 2**30, 2**30))
+    assert "rlimit data" in policy.mechanisms()
+    assert "rlimit data" not in choose_policy("off", "open").mechanisms()

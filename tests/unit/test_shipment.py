@@ -26,7 +26,16 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_the_folder_holds_the_worker_and_what_it_shares_with_the_caller(tmp_path: Path) -> None:
     boot = ship(tmp_path / "worker")
     folder = boot.parent.parent
-    shared = {"errors.py", "limits.py", "protocol.py", "channel.py"}
+    shared = {
+        "errors.py",
+        "limits.py",
+        "text.py",
+        "fields.py",
+        "protocol.py",
+        "frames.py",
+        "channel.py",
+        "transcript.py",
+    }
     assert files(folder).keys() == shared | WORKER | {"__init__.py"}
     for name, data in files(folder).items():
         assert data == (b"" if name == "__init__.py" else (SOURCE / name).read_bytes())

@@ -194,6 +194,7 @@ class Control:
             "no_new_privileges": True,
             "caller": os.getpid(),
             "remove": None,
+            "give_up": 5.0,
         }
         self.say(**{**config, **changes})
 
@@ -225,7 +226,7 @@ def test_it_tells_start_exit_and_the_end_of_the_tree_in_this_order(control: Cont
     assert started is not None
     assert started.keys() == {"started"}
     assert control.hear() == {"exited": 3 << 8}
-    assert control.hear() == {"gone": 0}
+    assert control.hear() == {"gone": 0, "left": []}
     assert control.hear() is None
     assert control.supervisor.wait(10) == 0
 
@@ -234,7 +235,34 @@ def test_it_counts_what_it_had_to_kill(control: Control) -> None:
     control.config("import os, time\nif os.fork() == 0: time.sleep(600)")
     assert control.hear() is not None
     assert control.hear() == {"exited": 0}
-    assert control.hear() == {"gone": 1}
+    assert control.hear() == {"gone": 1, "left": []}
+
+
+def test_it_tells_what_it_could_not_end(control: Control) -> None:
+    # what is killed needs a moment to die, and it has none
+    control.config("import os, time\nif os.fork() == 0: time.sleep(600)", give_up=0.0)
+    assert control.hear() is not None
+    assert control.hear() == {"exited": 0}
+    gone = control.hear()
+    assert gone is not None
+    (left,) = gone["left"]
+    os.kill(left, signal.SIGKILL)
+
+
+def test_it_passes_a_signal_on_to_the_process_alone(control: Control) -> None:
+    code = """
+import os, signal, time
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
+child = os.fork()
+os.write(1, b'R')
+time.sleep(600)
+"""
+    control.config(code)
+    assert control.hear() is not None
+    assert control.written() + control.written() == b"RR"
+    control.say(signal=signal.SIGUSR1)
+    assert control.hear() == {"exited": 7 << 8}
+    assert control.hear() == {"gone": 1, "left": []}
 
 
 def test_it_tells_that_a_command_cannot_be_executed(control: Control) -> None:
@@ -266,7 +294,7 @@ def test_it_ignores_the_signals_of_a_terminal(control: Control) -> None:
         control.supervisor.send_signal(number)
     control.say(end=30)
     assert control.hear() == {"exited": signal.SIGTERM}
-    assert control.hear() == {"gone": 0}
+    assert control.hear() == {"gone": 0, "left": []}
 
 
 def test_messages_in_pieces_and_several_at_once_are_understood(control: Control) -> None:

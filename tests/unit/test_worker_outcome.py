@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 import pytest
 
 from benchmax.envs.shared_types import RolloutAttempt, RolloutOutcome
-from runner.limits import MAX_REWARD_BYTES, MAX_TEXT_CHARS
-from runner.protocol import Outcome, Transcript, encode
-from runner.worker.outcome import outcome_message, transcript_message
+from runner.frames import FrameParser
+from runner.limits import (
+    MAX_PLAIN_CHARS,
+    MAX_PLAIN_OUTCOMES,
+    MAX_PLAIN_REWARDS,
+    MAX_REWARD_BYTES,
+    MAX_TEXT_CHARS,
+    MAX_TRANSCRIPT_VALUES,
+)
+from runner.protocol import GroupDone, Outcome, PlainOutcome, Transcript, encode, from_worker_decoder
+from runner.transcript import decoded, values
+from runner.worker.outcome import outcome_message, short_answer, transcript_message
 
 
 class NumpyLike(float):
@@ -59,7 +71,8 @@ def transcript(messages: Any, limit: int = 1_000_000) -> Transcript:
     message = transcript_message(1, "r", attempt(messages), limit)
     assert message is not None
     encode(message)
-    assert isinstance(msgspec.json.decode(message.messages), list)
+    decoded(message.messages)
+    assert values(message.messages, exact=True) <= MAX_TRANSCRIPT_VALUES
     return message
 
 
@@ -101,8 +114,10 @@ def test_rewards_too_large_to_cross_cost_this_rollout_only() -> None:
     message = sent({f"component-{number}": 1 for number in range(100_000)})
     assert (message.termination_reason, message.rewards, message.origin) == ("sandbox_error", b"{}", "runner")
     assert message.error is not None
-    assert message.error.startswith("The rollout's rewards cannot cross to the caller: ")
-    assert str(MAX_REWARD_BYTES) in message.error
+    assert message.error == "The rollout's outcome cannot cross to the caller: 100000 rewards, the limit is 10000."
+    message = sent({"x" * MAX_REWARD_BYTES: 1})
+    assert (message.termination_reason, message.rewards, message.origin) == ("sandbox_error", b"{}", "runner")
+    assert f"bytes of rewards as JSON, the limit is {MAX_REWARD_BYTES}" in str(message.error)
 
 
 def test_rewards_that_raise_when_read_cost_this_rollout_only() -> None:
@@ -122,9 +137,161 @@ def test_rewards_that_raise_when_read_cost_this_rollout_only() -> None:
     assert "read twice" in str(message.error)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (math.nan, "the reward 'x' is nan, expected a finite number"),
+        (-math.inf, "the reward 'x' is -inf, expected a finite number"),
+        (True, "a reward is a bool, expected a number"),
+        ("0.5", "a reward is a str, expected a number"),
+        (Decimal("0.5"), "a reward is a Decimal, expected a number"),
+        (Fraction(1, 2), "a reward is a Fraction, expected a number"),
+        (0.5 + 0j, "a reward is a complex, expected a number"),
+        (None, "a reward is a NoneType, expected a number"),
+        (10**400, "int too large to convert to float"),
+        (lambda: 1, "a reward is a function, expected a number"),
+    ],
+)
+def test_a_map_that_became_invalid_after_its_outcome_was_made_costs_this_rollout_only(value: Any, text: str) -> None:
+    rewards: dict[str, Any] = {"x": 1.0}
+    outcome = RolloutOutcome(rewards, "finished")
+    rewards["x"] = value
+    message = outcome_message(1, "r", outcome, origin="environment")
+    encode(message)
+    assert (message.termination_reason, message.rewards, message.origin) == ("sandbox_error", b"{}", "runner")
+    assert message.error == f"The rollout's outcome cannot cross to the caller: {text}"
+
+
+@pytest.mark.parametrize("name", ["", " ", 5, None, b"x", ("a",)])
+def test_a_name_that_became_invalid_costs_this_rollout_only(name: Any) -> None:
+    rewards: dict[Any, Any] = {"x": 1.0}
+    outcome = RolloutOutcome(rewards, "finished")
+    rewards[name] = 1.0
+    assert outcome_message(1, "r", outcome, origin="environment").termination_reason == "sandbox_error"
+
+
+def test_names_that_would_become_one_cost_this_rollout_only() -> None:
+    message = sent({"\ud800": 1, "\\ud800": 2})
+    assert message.termination_reason == "sandbox_error"
+    assert "look alike" in str(message.error)
+
+
+class LyingNumber(float):
+    def __float__(self) -> float:
+        raise RuntimeError("asked")
+
+
+class LyingInteger(int):
+    def __int__(self) -> int:
+        raise RuntimeError("asked")
+
+    __index__ = __trunc__ = __int__
+
+
+class LyingName(str):
+    def __str__(self) -> str:
+        raise RuntimeError("asked")
+
+
+def test_numbers_and_names_are_taken_for_what_they_are_not_for_what_they_say() -> None:
+    assert sent({"a": LyingNumber(0.5), LyingName("b"): LyingInteger(7)}).rewards == b'{"a":0.5,"b":7}'
+
+
+class Odder(RolloutOutcome):
+    """Its fields are answers to questions, and the answers are its own."""
+
+    answers: Mapping[str, Any] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        answer = object.__getattribute__(self, "answers").get(name, object.__getattribute__(self, name))
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize("name", ["termination_reason", "error", "rewards"])
+@pytest.mark.parametrize(
+    "answer", [5, b"x", " ", object(), RuntimeError("asked")], ids=["number", "bytes", "blank", "object", "raises"]
+)
+def test_a_field_that_is_anything_costs_this_rollout_only(name: str, answer: Any) -> None:
+    kind: Any = type("Oddest", (Odder,), {})
+    outcome = kind({}, "finished")
+    kind.answers = {name: answer}
+    message = outcome_message(1, "r", outcome, origin="environment")
+    encode(message)
+    assert (message.termination_reason, message.rewards, message.origin) == ("sandbox_error", b"{}", "runner")
+
+
 def test_an_unscored_attempt_has_no_rewards() -> None:
     value = RolloutAttempt(rollout_id="r", termination_reason="finished")
     assert outcome_message(1, "r", value, origin="environment").rewards is None
+
+
+# -- a whole group in short -----------------------------------------------------------------------------------
+
+
+def short(*outcomes: RolloutOutcome, seconds: Mapping[str, float] | None = None) -> list[PlainOutcome] | None:
+    frame = short_answer(7, {f"r{number}": outcome for number, outcome in enumerate(outcomes)}, seconds or {})
+    if frame is None:
+        return None
+    (body,) = FrameParser().feed(frame)
+    message = from_worker_decoder().decode(body)
+    assert isinstance(message, GroupDone)
+    assert message.call == 7
+    return message.outcomes
+
+
+def test_plain_outcomes_of_a_group_arrive_exactly_in_one_message() -> None:
+    rewards = {"a": 1, "b": 1.0, "c": -0.0, "d": 2**63 - 1, "e": -(2**63), "f": 5e-324, "é": 1.7976931348623157e308}
+    found = short(RolloutOutcome(rewards, "finished"), RolloutOutcome({}, "judge_error"), seconds={"r1": 0.5})
+    assert found is not None
+    first, second = found
+    assert first == PlainOutcome(termination_reason="finished", rewards=rewards)
+    assert [repr(value) for value in first.rewards.values()] == [repr(value) for value in rewards.values()]
+    assert second == PlainOutcome(termination_reason="judge_error", rewards={}, seconds=0.5)
+
+
+class OutcomeOfItsOwn(RolloutOutcome):
+    pass
+
+
+class Mapped(dict[str, float]):
+    pass
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        RolloutOutcome({}, "model_error", "an error"),
+        RolloutOutcome({"x": 2**63}, "finished"),
+        RolloutOutcome({"x": -(2**63) - 1}, "finished"),
+        RolloutOutcome({"x" * (MAX_PLAIN_CHARS + 1): 1}, "finished"),
+        RolloutOutcome({}, "x" * (MAX_PLAIN_CHARS + 1)),
+        RolloutOutcome({str(number): 1 for number in range(MAX_PLAIN_REWARDS + 1)}, "finished"),
+        RolloutOutcome({"\ud800": 1}, "finished"),
+        RolloutOutcome({}, Reason.DONE),
+        RolloutOutcome(Mapped(x=1), "finished"),
+        OutcomeOfItsOwn({}, "finished"),
+    ],
+    ids=["error", "large", "small", "name", "reason", "many", "surrogate", "text class", "map class", "outcome class"],
+)
+def test_one_outcome_that_is_not_plain_takes_the_long_form_for_all(outcome: RolloutOutcome) -> None:
+    assert short(RolloutOutcome({}, "finished"), outcome) is None
+
+
+@pytest.mark.parametrize(
+    "rewards", [{"": 1}, {" ": 1}, {1: 1}, {"x": math.nan}, {"x": math.inf}, {"x": True}, {"x": None}]
+)
+def test_a_map_that_was_changed_after_it_was_found_valid_is_not_plain(rewards: Any) -> None:
+    changed: dict[str, float] = {}
+    outcome = RolloutOutcome(changed, "finished")
+    changed.update(rewards)
+    assert short(outcome) is None
+
+
+def test_a_large_group_takes_the_long_form() -> None:
+    assert short(*[RolloutOutcome({}, "finished")] * MAX_PLAIN_OUTCOMES) is not None
+    assert short(*[RolloutOutcome({}, "finished")] * (MAX_PLAIN_OUTCOMES + 1)) is None
 
 
 # -- transcripts ----------------------------------------------------------------------------------------------
@@ -153,6 +320,41 @@ def test_what_does_not_fit_is_left_out_from_the_first_message_that_does_not() ->
     assert json.loads(message.messages) == ["x" * 30]
     assert len(message.messages) <= 50
     assert message.omitted_bytes == len(json.dumps("y" * 100)) + len(json.dumps("z"))
+
+
+@pytest.mark.parametrize("item", [[], {}, 1, {"a": 1}], ids=repr)
+def test_more_values_than_cross_are_left_out_from_the_first_message_that_is_too_many(item: Any) -> None:
+    few, many = {"content": [item] * 10}, {"content": [item] * MAX_TRANSCRIPT_VALUES}
+    message = transcript([few, few, many, few], limit=10 * MAX_TRANSCRIPT_VALUES)
+    assert json.loads(message.messages) == [few, few]
+    assert message.omitted_bytes == len(json.dumps(many)) + len(json.dumps(few))
+
+
+def test_punctuation_in_texts_is_not_taken_for_values() -> None:
+    messages = [{"content": "[{,:" * MAX_TRANSCRIPT_VALUES}, {"content": [1] * 1000}]
+    message = transcript(messages, limit=10 * MAX_TRANSCRIPT_VALUES)
+    assert json.loads(message.messages) == messages
+    assert message.omitted_bytes == 0
+
+
+class Endless(list[str]):
+    def __iter__(self) -> Any:
+        return itertools.repeat("x")
+
+
+class Unwilling(list[str]):
+    def __iter__(self) -> Any:
+        raise RuntimeError("no")
+
+
+def test_a_sequence_without_end_has_its_beginning_told() -> None:
+    message = transcript(Endless(), limit=100)
+    assert len(json.loads(message.messages)) == 24
+    assert message.omitted_bytes > 0
+
+
+def test_a_sequence_that_raises_is_no_transcript() -> None:
+    assert transcript_message(1, "r", attempt(Unwilling("ab")), 1000) is None
 
 
 def circular() -> Any:
@@ -201,7 +403,9 @@ def test_a_value_that_json_cannot_hold_is_shown_and_the_rest_is_kept(value: Any,
     assert items([{"role": "user"}, value, {"role": "tool"}]) == [{"role": "user"}, shown, {"role": "tool"}]
 
 
-@pytest.mark.parametrize("value", [circular(), deep(100_000), Hostile(a=1)], ids=["circular", "deep", "hostile"])
+@pytest.mark.parametrize(
+    "value", [circular(), deep(100_000), deep(98), Hostile(a=1)], ids=["circular", "deeper", "deep", "hostile"]
+)
 def test_a_message_that_cannot_be_shown_does_not_change_how_its_rollout_ends(value: Any) -> None:
     shown = items([{"role": "user"}, value, {"role": "tool"}])
     assert len(shown) == 3

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchmax.envs.logging import group_context, rollout_context
+from runner.limits import LOG_LINE_CHARS
 from runner.protocol import Log, encode
 from runner.worker.calls import CURRENT_CALL, CallState
 from runner.worker.output import OUTSIDE, AttributedStream, LogHandler, OutputBook, current_place
@@ -107,7 +108,8 @@ def test_the_log_of_how_a_rollout_ended_belongs_to_that_rollout() -> None:
         sent.book.log(40, "benchmax.envs.environment", text)
         sent.book.log(40, "another.logger", text)
         sent.book.log(40, "benchmax.envs.environment", text.replace("=b ", "=z "))
-    assert [line[1] for line in sent.lines()] == [("b",), (), ()]
+        sent.book.log(40, "benchmax.envs.environment", text.replace("=b ", "=group "))
+    assert [line[1] for line in sent.lines()] == [("b",), (), (), ("a", "b")]
 
 
 # -- printed text ---------------------------------------------------------------------------------------------
@@ -219,26 +221,92 @@ def test_any_level_crosses(level: int) -> None:
 # -- bounds ---------------------------------------------------------------------------------------------------
 
 
-def test_beyond_the_limit_lines_are_counted_and_told_at_the_end() -> None:
-    sent = Sent(limit=100)
+def test_of_a_flood_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() -> None:
+    cost = len("l" + "line 00") + LOG_LINE_CHARS
+    sent = Sent(limit=6 * cost)
     with in_call("a", "b"):
         for rollout in ("a", "b"):
             with rollout_context(rollout):
-                for _ in range(20):
-                    sent.book.log(20, "l", "x" * 9)
-    assert len(sent.messages) == 20
+                for number in range(20):
+                    sent.book.log(20, "l", f"line {number:02d}")
+    assert [m.text for m in sent.messages] == ["line 00", "line 01", "line 02"] * 2
+    sent.messages.clear()
     sent.book.settle(1)
-    told = [(m.rollouts, m.dropped, m.text) for m in sent.messages[20:]]
-    assert told == [(["a"], 10, ""), (["b"], 10, "")]
+    told = [(m.rollouts, m.dropped, m.text) for m in sent.messages]
+    assert told == [
+        (rollout, dropped, text)
+        for rollout in (["a"], ["b"])
+        for dropped, text in ((14, ""), (0, "line 17"), (0, "line 18"), (0, "line 19"))
+    ]
+
+
+def test_a_line_larger_than_the_limit_is_counted_and_a_shorter_one_after_it_kept() -> None:
+    sent = Sent(limit=200)
+    with in_call("a"), rollout_context("a"):
+        for text in ("x" * 300, "short"):
+            sent.book.log(20, "l", text)
+    sent.book.settle(1)
+    assert [(m.dropped, m.text) for m in sent.messages] == [(1, ""), (0, "short")]
+
+
+def test_empty_lines_are_not_sent_and_cost_nothing() -> None:
+    sent = Sent(limit=200)
+    with in_call("a"), rollout_context("a"):
+        for _ in range(1000):
+            sent.book.printed((1, ("a",)), "stdout", "\n")
+        sent.book.log(20, "", "")
+        sent.book.log(20, "", "text")
+    assert [m.text for m in sent.messages] == ["text"]
+
+
+def test_what_a_group_says_together_has_one_limit_whichever_rollouts_are_named() -> None:
+    sent = Sent(limit=400)
+    with in_call(*"abcdefgh"):
+        for number in range(256):
+            with group_context([name for place, name in enumerate("abcdefgh") if number & (1 << place)]):
+                sent.book.log(20, "", "x" * 100)
+    sent.book.settle(1)
+    of_several = [m for m in sent.messages if len(m.rollouts) > 1]
+    assert len([m for m in of_several if m.text]) == 2
+    assert sum(m.dropped for m in of_several) == 256 - 8 - 1 - 2
+
+
+def test_what_waits_can_be_sent_before_the_end_once() -> None:
+    cost = len("line 00") + LOG_LINE_CHARS
+    sent = Sent(limit=2 * cost)
+
+    def log(*numbers: int) -> None:
+        with in_call("a"), rollout_context("a"):
+            for number in numbers:
+                sent.book.log(20, "", f"line {number:02d}")
+            sent.book.printed((1, ("a",)), "stdout", "rest")
+
+    log(0)
+    sent.book.send_unfinished()
+    log(1, 2)
+    sent.book.send_unfinished()
+    log(3, 4)
+    sent.book.send_unfinished()
+    sent.book.settle(1)
+    assert [m.text or m.dropped for m in sent.messages] == ["line 00", "rest", 5, "rest"]
+
+
+def test_what_is_said_outside_of_calls_has_both_ends_too() -> None:
+    cost = len("line 00") + LOG_LINE_CHARS
+    sent = Sent(limit=2 * cost)
+    for number in range(10):
+        sent.book.log(20, "", f"line {number:02d}")
+    sent.book.settle(None)
+    assert [(m.call, m.text or m.dropped) for m in sent.messages] == [(None, "line 00"), (None, 8), (None, "line 09")]
 
 
 def test_each_call_has_its_own_room_and_nothing_stays_of_one_that_is_over() -> None:
-    sent = Sent(limit=100)
+    sent = Sent(limit=200)
     for call in range(1, 50):
         with in_call("a", call=call), rollout_context("a"):
             sent.book.log(20, "l", "x" * 60)
             sent.book.printed((call, ("a",)), "stdout", "rest")
-            sent.book.log(20, "l", "x" * 60)
+            sent.book.log(20, "l", "x" * 90)
         sent.book.settle(call)
     assert len([m for m in sent.messages if m.text]) == 2 * 49
-    assert not any((sent.book._used, sent.book._dropped, sent.book._lines))
+    assert not any((sent.book._accounts, sent.book._lines))

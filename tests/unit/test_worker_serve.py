@@ -21,8 +21,10 @@ from runner.process import Exit, OutputTail, Process
 from runner.protocol import (
     AUTH_FD,
     BUNDLE_FD,
+    DUMP_FD,
     PROTOCOL,
     WORK_FD,
+    AuthFromWorker,
     CallDone,
     CallFailed,
     Cancel,
@@ -32,6 +34,7 @@ from runner.protocol import (
     DatasetPart,
     Expire,
     FromWorker,
+    GroupDone,
     HeaderRequest,
     HeadersRefused,
     Hello,
@@ -103,20 +106,26 @@ class Env(Environment[None, RolloutAttempt]):
         if kind == "asks":
             context = ModelRequestContext("https://judge.example", "m", "label")
             await InjectedAuth("judge").headers_for_request(context)
+        if kind == "short":
+            return RolloutAttempt(rollout_id=request.rollout_id, termination_reason="finished", rewards={"x": 1.0})
         return RolloutAttempt(rollout_id=Text(request.rollout_id), termination_reason=Text("finished"),
                               rewards={"x": 1.0})
 
+class Scores(Env):
+    async def compute_group_rewards(self, rollouts):
+        os.write(2, b"scoring")
+        await asyncio.sleep(1)
+
+class Queues(Env):
     async def run_group(self, requests):
-        if self.kind == "queues":
-            # one at a time, although every one has been sent
-            outcomes = {}
-            for request in requests:
-                try:
-                    await self.run_rollout(request)
-                except RolloutFailure as failure:
-                    outcomes[request.rollout_id] = RolloutOutcome({}, failure.termination_reason, str(failure))
-            return outcomes
-        return await super().run_group(requests)
+        # one at a time, although every one has been sent
+        outcomes = {}
+        for request in requests:
+            try:
+                await self.run_rollout(request)
+            except RolloutFailure as failure:
+                outcomes[request.rollout_id] = RolloutOutcome({}, failure.termination_reason, str(failure))
+        return outcomes
 """
 
 
@@ -130,7 +139,15 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bund
     module = importlib.util.module_from_spec(spec)
     sys.modules["served_env"] = module
     spec.loader.exec_module(module)
-    return lambda **arguments: dump_bundle(module.Env, constructor_args=arguments, local_modules=[module])
+
+    def bundled(kind: str = "plain") -> Bundle:
+        env_class = {"scores": module.Scores, "queues": module.Queues}.get(kind, module.Env)
+        return dump_bundle(env_class, constructor_args={"kind": kind}, local_modules=[module])
+
+    return bundled
+
+
+ANSWERS = (CallDone, CallFailed, GroupDone)
 
 
 class Caller:
@@ -138,11 +155,11 @@ class Caller:
 
     def __init__(self) -> None:
         self.heard: list[FromWorker] = []
-        self.asked: list[HeaderRequest] = []
+        self.asked: list[AuthFromWorker] = []
         self.over = False
         self.news = asyncio.Event()
         self.work: Channel[FromWorker]
-        self.auth: Channel[HeaderRequest]
+        self.auth: Channel[AuthFromWorker]
         self.work_socket: socket.socket
         self.process: Process
         self.output = OutputTail(100_000)
@@ -151,7 +168,7 @@ class Caller:
         self.heard.append(message)
         self.news.set()
 
-    def ask(self, request: HeaderRequest) -> None:
+    def ask(self, request: AuthFromWorker) -> None:
         self.asked.append(request)
         self.news.set()
 
@@ -177,8 +194,8 @@ class Caller:
             self.news.clear()
             await self.news.wait()
 
-    async def hear_all(self, last: type[Any]) -> list[FromWorker]:
-        """Wait for a message of this kind, and return all that came up to it."""
+    async def hear_all(self, *last: type[Any]) -> list[FromWorker]:
+        """Wait for a message of one of these kinds, and return all that came up to it."""
         while not any(isinstance(message, last) for message in self.heard):
             assert not self.over, f"the worker ended: {self.output.text()}"
             self.news.clear()
@@ -196,13 +213,19 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
     auth, auth_theirs = socket.socketpair()
     pickled = os.memfd_create("bundle")
     os.write(pickled, bundle.pickled)
+    dump = os.memfd_create("dump")
     try:
         caller.process = await Process.start(
             [sys.executable, "-s", "-P", "-X", "utf8", str(ship(tmp_path / "cache"))],
             env=worker_environment(tmp_path, Path(sys.executable)),
             cwd=tmp_path,
             policy=SandboxPolicy(),
-            descriptors={WORK_FD: work_theirs.fileno(), AUTH_FD: auth_theirs.fileno(), BUNDLE_FD: pickled},
+            descriptors={
+                WORK_FD: work_theirs.fileno(),
+                AUTH_FD: auth_theirs.fileno(),
+                BUNDLE_FD: pickled,
+                DUMP_FD: dump,
+            },
             stdout=caller.output.write,
             stderr=caller.output.write,
         )
@@ -210,6 +233,7 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
         work_theirs.close()
         auth_theirs.close()
         os.close(pickled)
+        os.close(dump)
     caller.work_socket = work
     caller.work = await Channel.open(work, from_worker_decoder(), caller.take, caller.end)
     caller.auth = await Channel.open(auth, auth_from_worker_decoder(), caller.ask, lambda _: None)
@@ -219,6 +243,9 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
         "bindings": [],
         "rollout_log_bytes": 10_000,
         "transcript_bytes": 10_000,
+        "dataset_examples": 30_000,
+        "dataset_bytes": 1_000_000,
+        "stall_s": 3600.0,
     }
     caller.say(Load(**{**fields, **load}))
     try:
@@ -331,7 +358,7 @@ async def test_a_worker_that_is_blocked_ends_with_its_caller_too(
 # -- each call has one answer ---------------------------------------------------------------------------------
 
 
-async def test_a_group_is_told_rollout_by_rollout_and_answered_last(
+async def test_a_group_with_more_to_tell_is_told_rollout_by_rollout_and_answered_last(
     tmp_path: Path, environments: Callable[..., Bundle]
 ) -> None:
     async with ready(tmp_path, environments()) as caller:
@@ -339,6 +366,17 @@ async def test_a_group_is_told_rollout_by_rollout_and_answered_last(
         told = [message for message in await caller.hear_all(CallDone) if not isinstance(message, Log)]
         assert [type(message) for message in told] == [RolloutsEnded, Outcome, Outcome, CallDone]
         assert told[1] == Outcome(call=2, rollout_id="a", termination_reason="finished", rewards=b'{"x":1.0}')
+
+
+async def test_a_group_with_nothing_more_to_tell_is_answered_by_one_message(
+    tmp_path: Path, environments: Callable[..., Bundle]
+) -> None:
+    async with ready(tmp_path, environments(kind="short")) as caller:
+        caller.say(group(2, "a", "b"))
+        (told,) = await caller.hear_all(GroupDone)
+        assert isinstance(told, GroupDone)
+        assert [(plain.termination_reason, plain.rewards) for plain in told.outcomes] == [("finished", {"x": 1.0})] * 2
+        assert all(plain.seconds is not None and plain.seconds >= 0 for plain in told.outcomes)
 
 
 async def test_a_call_that_is_cancelled_in_the_same_breath_is_answered(
@@ -356,13 +394,13 @@ async def test_a_call_whose_deadline_comes_in_the_same_breath_is_answered(
 ) -> None:
     async with ready(tmp_path, environments(kind="waits")) as caller:
         caller.say(group(2, "a"), Expire(call=2, reason="rollout_timeout", message="late"))
-        assert (await caller.hear(CallFailed, CallDone)).call == 2
+        assert (await caller.hear(*ANSWERS)).call == 2
 
 
 async def test_a_cancelled_call_leaves_the_others_alone(tmp_path: Path, environments: Callable[..., Bundle]) -> None:
     async with ready(tmp_path, environments()) as caller:
         caller.say(group(2, "a"), group(3, "a"), Cancel(call=2), Cancel(call=99))
-        answers = {(await caller.hear(CallFailed, CallDone)).call for _ in range(2)}
+        answers = {(await caller.hear(*ANSWERS)).call for _ in range(2)}
         assert answers == {2, 3}
 
 
@@ -380,6 +418,28 @@ async def test_an_expired_rollout_that_still_waits_for_its_turn_fails_when_it_co
         assert [(o.rollout_id, o.termination_reason, o.error, o.origin, o.rewards) for o in outcomes] == [
             (name, "rollout_timeout", "late", "runner", b"{}") for name in ("a", "b", "c")
         ]
+
+
+async def test_a_rollout_deadline_that_crosses_with_the_end_of_the_last_rollout_does_not_hit_the_scoring(
+    tmp_path: Path, environments: Callable[..., Bundle]
+) -> None:
+    async with ready(tmp_path, environments(kind="scores")) as caller:
+        caller.say(group(2, "a", "b"))
+        while "scoring" not in caller.output.text():
+            await asyncio.sleep(0.01)
+        caller.say(Expire(call=2, reason="rollout_timeout", message="late"))
+        told = [message for message in await caller.hear_all(CallDone) if isinstance(message, Outcome)]
+        assert [outcome.termination_reason for outcome in told] == ["finished", "finished"]
+
+
+async def test_a_scoring_deadline_ends_the_scoring(tmp_path: Path, environments: Callable[..., Bundle]) -> None:
+    async with ready(tmp_path, environments(kind="scores")) as caller:
+        caller.say(group(2, "a", "b"))
+        while "scoring" not in caller.output.text():
+            await asyncio.sleep(0.01)
+        caller.say(Expire(call=2, reason="group_timeout", message="late"))
+        failed = await caller.hear(CallFailed, CallDone)
+        assert (failed.failure.type, failed.failure.message) == ("TimeoutError", "late")
 
 
 async def test_an_attempt_with_another_rollouts_id_is_the_environments_failure(
@@ -415,7 +475,7 @@ async def test_a_rollout_that_the_bundle_names_itself_is_never_told_to_the_calle
 ) -> None:
     async with ready(tmp_path, environments(kind="own-context")) as caller:
         caller.say(group(2, "a"))
-        (line,) = [m for m in await caller.hear_all(CallDone) if isinstance(m, Log) and m.text == "inside"]
+        (line,) = [m for m in await caller.hear_all(*ANSWERS) if isinstance(m, Log) and m.text == "inside"]
         assert (line.call, line.rollouts) == (2, [])
 
 
@@ -424,7 +484,7 @@ async def test_what_a_thread_logs_after_its_call_belongs_to_no_call(
 ) -> None:
     async with ready(tmp_path, environments(kind="outlives")) as caller:
         caller.say(group(2, "a"))
-        await caller.hear(CallDone)
+        await caller.hear(*ANSWERS)
         line = await caller.hear(Log)
         assert (line.text, line.call, line.rollouts) == ("outlived", None, [])
 
@@ -439,6 +499,7 @@ async def test_a_header_request_names_its_call_and_binding_and_a_refusal_raises_
             caller.news.clear()
             await caller.news.wait()
         (asked,) = caller.asked
+        assert isinstance(asked, HeaderRequest)
         assert (asked.call, asked.binding, asked.rollout, asked.rollout_id) == (2, "judge", None, "label")
         # an answer to nothing does no harm
         refusal = RemoteFailure(type="HeadersRefusedError", message="not covered")

@@ -25,6 +25,7 @@ from benchmax.envs.shared_types import (
     RolloutFailure,
     RolloutRequest,
 )
+from benchmax.envs.transcript import show_transcript
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -131,6 +132,7 @@ class BaseEnv(Environment[JsonRow, BaseRollout]):
                 "set the class attribute or pass max_turns to super().__init__()."
             )
         messages, example_args = _split_payload(request.example.payload)
+        show_transcript(messages)
         async with self.rollout_context(request.rollout_id, request.example):
             tools = await self.list_tools()
             async with transport.rollout_client(request.base_url) as client:

@@ -48,6 +48,7 @@ class OnlyOnceAndExits(OnlyOnce):
     """The first one ends in its first rollout; no other one can be constructed."""
 
     async def run_rollout(self, request: RolloutRequest[None]) -> RolloutAttempt:
+        os.write(2, b"going\n")
         os._exit(1)
 
 
@@ -59,6 +60,23 @@ class SlowTheSecondTime(Plain):
             Path(f"{marker}.again").touch()
             time.sleep(3600)
         Path(marker).touch()
+
+    async def run_rollout(self, request: RolloutRequest[None]) -> RolloutAttempt:
+        os._exit(1)
+
+
+class SlowDatasetTheSecondTime(Plain):
+    """The first one ends in its first rollout; the second takes for ever to make the dataset."""
+
+    def __init__(self, marker: str) -> None:
+        self.marker = marker
+
+    async def create_dataset(self, split: Any, base_dir: Path, *, max_examples: int | None = None) -> Dataset[None]:
+        if Path(self.marker).exists():
+            Path(f"{self.marker}.again").touch()
+            await asyncio.sleep(3600)
+        Path(self.marker).touch()
+        return await super().create_dataset(split, base_dir)
 
     async def run_rollout(self, request: RolloutRequest[None]) -> RolloutAttempt:
         os._exit(1)

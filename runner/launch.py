@@ -1,0 +1,138 @@
+"""What a worker is made of, and how its process gets it: sockets, sealed memory files, a private folder.
+
+Comes in: a `Launch`. Goes out: a `Launched`, whose process runs and has not said anything yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmax.bundle import BundleMetadata
+from runner.environ import worker_environment
+from runner.limits import MAX_DUMP_BYTES, Limits
+from runner.process import OutputTail, Process
+from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, WORK_FD
+from runner.sandbox.policy import SandboxPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Everything a worker is made of.
+
+    Args:
+        python: The venv's interpreter.
+        boot: First file of the worker's code.
+        pickled: The bundle's pickle, exactly the bytes that were digested.
+        metadata: The bundle's metadata; the worker must report its series of Python and of benchmax.
+        policy: How it is confined.
+        limits: What it may use.
+    """
+
+    python: Path
+    boot: Path
+    pickled: bytes
+    metadata: BundleMetadata
+    policy: SandboxPolicy
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The caller's end of a worker's process.
+
+    Args:
+        process: The process and its tree.
+        work: Socket of the work channel.
+        auth: Socket of the auth channel.
+        dump: Memory file in which its interpreter writes where it was when it crashed or was asked by signal.
+        folder: Its private folder; its supervisor removes it, too.
+        stdout: What it wrote to its standard output.
+        stderr: The same for standard error.
+    """
+
+    process: Process
+    work: socket.socket
+    auth: socket.socket
+    dump: int
+    folder: Path
+    stdout: OutputTail
+    stderr: OutputTail
+
+    @classmethod
+    async def start(cls, launch: Launch) -> Launched:
+        """Start a worker's process.
+
+        Raises:
+            RunnerError: the interpreter could not be executed; the text says why.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-"))
+        for name in ("home", "tmp", "work"):
+            (folder / name).mkdir()
+        work, work_theirs = socket.socketpair()
+        auth, auth_theirs = socket.socketpair()
+        bundle = _bundle_file(launch.pickled)
+        dump = _dump_file()
+        stdout, stderr = OutputTail(launch.limits.output_bytes), OutputTail(launch.limits.output_bytes)
+        try:
+            process = await Process.start(
+                [str(launch.python), "-s", "-P", "-X", "utf8", str(launch.boot)],
+                env=worker_environment(folder, launch.python),
+                cwd=folder / "work",
+                policy=launch.policy,
+                descriptors={
+                    WORK_FD: work_theirs.fileno(),
+                    AUTH_FD: auth_theirs.fileno(),
+                    BUNDLE_FD: bundle,
+                    DUMP_FD: dump,
+                },
+                stdout=stdout.write,
+                stderr=stderr.write,
+                remove=folder,
+            )
+        except BaseException:
+            work.close()
+            auth.close()
+            os.close(dump)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            work_theirs.close()
+            auth_theirs.close()
+            os.close(bundle)
+        return cls(process=process, work=work, auth=auth, dump=dump, folder=folder, stdout=stdout, stderr=stderr)
+
+
+def _bundle_file(data: bytes) -> int:
+    """Put bytes into a memory file that nobody can change any more; return its descriptor."""
+    descriptor = os.memfd_create("bundle", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        _seal(descriptor, fcntl.F_SEAL_WRITE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _dump_file() -> int:
+    """Make a memory file of fixed size; return its descriptor."""
+    descriptor = os.memfd_create("dump", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, MAX_DUMP_BYTES)
+        _seal(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _seal(descriptor: int, more: int = 0) -> None:
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | more)
