@@ -51,6 +51,8 @@ class Channel(asyncio.BufferedProtocol, Generic[M]):
         self._writable = asyncio.Event()
         self._writable.set()
         self._ended = False
+        self.reads = 0
+        """How often something arrived."""
         self.full = False
         """Whether the other end is so slow that whoever can wait before sending more should: see `drained`."""
 
@@ -131,6 +133,7 @@ class Channel(asyncio.BufferedProtocol, Generic[M]):
         """Cut, decode and pass on what arrived (called by asyncio)."""
         if self._ended:
             return
+        self.reads += 1
         try:
             for body in self._parser.arrived(nbytes):
                 self._on_message(self._decode(body))

@@ -49,7 +49,8 @@ from runner.record import Watcher
 from runner.redaction import Redactor
 
 EOF_WAIT_S: Final = 1.0
-"""How long what a dead worker had sent may take to be read; its tree is gone, so the end of stream is there."""
+EOF_ROUNDS: Final = 30
+"""How long a dead worker's stream, whose end is there, may give nothing, and how often that begins anew if it did."""
 
 EXIT_WAIT_S: Final = 0.25
 """How long the exit of a worker whose channel has ended may take to be told, before it is killed for it."""
@@ -405,10 +406,15 @@ class Child:
     async def _watch(self) -> None:
         """Wait for the worker's death, let what it had sent arrive, then settle everything that is open."""
         how = await self._process.wait()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(EOF_WAIT_S):
-                await self._work_over.wait()
-                await self._auth_over.wait()
+        read = -1
+        for _ in range(EOF_ROUNDS):
+            if read == (read := self._work.reads if self._work is not None else -1):
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EOF_WAIT_S):
+                    await self._work_over.wait()
+                    await self._auth_over.wait()
+                    break
         self._obituary.exit = how
         if self._obituary.crashed:
             self._obituary.seen = self._auth.inspector.read()
