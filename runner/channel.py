@@ -7,6 +7,8 @@ that many are not held back until its end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
@@ -154,6 +156,8 @@ class Channel(asyncio.BufferedProtocol, Generic[M]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report a broken connection (called by asyncio); a reset means the same as an end."""
+        if exc is not None:
+            self._read_rest()
         self._end(None)
 
     def pause_writing(self) -> None:
@@ -165,6 +169,18 @@ class Channel(asyncio.BufferedProtocol, Generic[M]):
         """Note that the other end has caught up (called by asyncio)."""
         self.full = False
         self._writable.set()
+
+    def _read_rest(self) -> None:
+        """Take in what the other end had sent: a write that failed ends the transport, whatever is still to be read."""
+        assert self._transport is not None
+        with contextlib.suppress(OSError):
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            while not self._ended:
+                count = os.readv(descriptor, [self.get_buffer(-1)])
+                if count == 0:
+                    self.eof_received()
+                    return
+                self.buffer_updated(count)
 
     def _end(self, error: FrameError | None) -> None:
         if self._ended:

@@ -142,6 +142,29 @@ async def test_a_connection_reset_is_an_end(end: End) -> None:
     assert end.ends == [None]
 
 
+async def test_what_had_come_before_a_write_failed_is_read(end: End) -> None:
+    # many reads' worth; the peer is gone before our loop has had a turn to read any of it
+    calls = range(1, 2_001)
+    end.theirs.sendall(done(*calls))
+    end.theirs.close()
+    end.channel.send(Cancel(call=1))
+    end.channel.flush()
+    await end.over.wait()
+    assert [message.call for message in end.got if isinstance(message, CallDone)] == [*calls]
+    assert end.ends == [None]
+
+
+async def test_a_frame_cut_off_before_a_write_failed_is_an_error(end: End) -> None:
+    end.theirs.sendall(done(1, 2)[:-1])
+    end.theirs.close()
+    end.channel.send(Cancel(call=1))
+    end.channel.flush()
+    await end.over.wait()
+    (error,) = end.ends
+    assert error is not None
+    assert error.unfinished
+
+
 async def test_after_the_end_what_is_sent_is_dropped(end: End) -> None:
     end.theirs.close()
     await end.over.wait()
