@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import time
@@ -10,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.children import children
 
 PATIENCE_S = 5.0
 """How long something that is ending may take to be gone; only a leak waits that long."""
@@ -19,11 +20,11 @@ PATIENCE_S = 5.0
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves a child process or a descriptor of this process behind."""
     before = _descriptors()
-    children = _children()
+    had = children()
     yield
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        left = _children() - children
+        left = children() - had
         opened = {number: target for number, target in _descriptors().items() if before.get(number) != target}
         if not left and not opened:
             return
@@ -56,15 +57,6 @@ def _descriptors() -> dict[int, str]:
         # session-wide fixtures and the test runner's own log files are opened when first needed
         if target.startswith(("socket:", "pipe:", "/memfd:", "anon_inode:")):
             found[int(entry.name)] = target
-    return found
-
-
-def _children() -> set[int]:
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        # a thread may end between the listing and the reading
-        with contextlib.suppress(OSError):
-            found.update(int(pid) for pid in (task / "children").read_text().split())
     return found
 
 

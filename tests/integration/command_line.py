@@ -18,6 +18,7 @@ from typing import Final
 
 from benchmax.bundle import dump_bundle
 from runner.artifact import write_artifact
+from tests.children import children
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures" / "cli"
 PROGRAM: Final = Path(sys.executable).with_name("benchmax")
@@ -167,12 +168,12 @@ class CommandLine:
 def _no_orphans() -> Iterator[None]:
     """Fail if a process that was started below is still there a while after its parent: it comes to us then."""
     libc = ctypes.CDLL(None, use_errno=True)
-    before = _children()
+    before = children()
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
         yield
         deadline = time.monotonic() + GONE_S
-        while left := _living(_children() - before):
+        while left := _living(children() - before):
             if time.monotonic() > deadline:
                 names = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ") for pid in left]
                 for pid in left:
@@ -182,11 +183,6 @@ def _no_orphans() -> Iterator[None]:
             time.sleep(0.01)
     finally:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def _children() -> set[int]:
-    tasks = Path("/proc/self/task")
-    return {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
 
 
 def _living(pids: set[int]) -> set[int]:
