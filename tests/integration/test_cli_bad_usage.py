@@ -48,7 +48,10 @@ RUN_OPTIONS = {
     "--auth judge=SECRET@http://x": ["--auth judge=… is not of the form", "It looks like"],
     "--base-url http://me:SECRET@host/v1": ["user name or a password", "--api-key-env VAR"],
     "--auth judge=env:MISSING@http://x": ["--auth", "variable MISSING is not set", "Export it"],
-    "--auth judge=env:HOME@nonsense": ["--auth judge: 'nonsense' cannot be bound", "is not a base URL such as https://"],
+    "--auth judge=env:HOME@nonsense": [
+        "--auth judge: 'nonsense' cannot be bound",
+        "is not a base URL such as https://",
+    ],
     "--auth j=env:HOME@http://x --auth j=env:HOME@http://y": ["--auth j is given twice", "Leave one of them out"],
     "--sandbox namespaces": ["'namespaces' is not built yet", "auto, off"],
     "--sandbox bogus": ["'bogus' is not known", "auto, off"],
