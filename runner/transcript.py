@@ -38,11 +38,11 @@ def is_flat(data: bytes, limit: int = MAX_TRANSCRIPT_DEPTH) -> bool:
         return True
     left = _STRING.sub(b"", data).translate(_BRACKETS, _REST)
     for _ in range(limit):
+        if not left:
+            break
         # the innermost ones, of all branches at once
         left = left.replace(b"[]", b"")
-        if not left:
-            return True
-    return False
+    return not left
 
 
 def decoded(data: bytes) -> list[Any]:

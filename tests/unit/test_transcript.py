@@ -9,7 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runner.limits import MAX_TRANSCRIPT_BYTES, MAX_TRANSCRIPT_DEPTH, MAX_TRANSCRIPT_VALUES, VALUE_BYTES
@@ -38,6 +38,8 @@ def depth(value: Any) -> int:
 
 @settings(max_examples=200, deadline=None)
 @given(JSON, st.booleans())
+@example("[", False)
+@example(["[{"], False)
 def test_values_and_depth_are_those_of_what_is_decoded_whatever_the_texts_hold(value: Any, ascii_only: bool) -> None:
     data = json.dumps(value, ensure_ascii=ascii_only).encode()
     assert values(data, exact=True) == count(value) <= values(data, exact=False)
