@@ -126,7 +126,9 @@ async def test_with_a_worker_that_dies_at_the_same_time(make: Make, tmp_path: Pa
     env = make(probing, "Probing")
     dataset = await env.create_dataset("eval", tmp_path)
     dying = asyncio.ensure_future(run_one(env, dataset, "exit"))
-    await until(lambda: env._pool.children[0].load, what="the rollout")
+    async with asyncio.timeout(20):
+        while not env._pool.children[0].load:  # in the very turn: it may be dead a few milliseconds later
+            await asyncio.sleep(0)
     with contextlib.suppress(WorkerLostError):
         await env.aclose()
     (outcome,) = (await dying).values()

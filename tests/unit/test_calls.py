@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from runner.protocol import (
 from runner.record import LogLine, RolloutRecord
 from runner.redaction import Redactor
 from runner.rollout_call import RolloutCall
+from tests.collecting import cyclic_garbage
 
 FAILURE = RemoteFailure(type="pkg.Broken", message="it broke", traceback="Traceback: ...")
 
@@ -172,15 +172,7 @@ async def test_answered_groups_leave_nothing_for_the_cyclic_collector(setting: S
         setting.hear(CallDone(call=long.number), GroupDone(call=short.number, outcomes=[plain(seconds=1.0)]))
         assert [list(outcomes) for outcomes in await asyncio.gather(*waiting)] == [["a"], ["a"]]
 
-    await run()
-    gc.collect()
-    gc.disable()
-    try:
-        await run()
-        await asyncio.sleep(0)
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
+    assert await cyclic_garbage(run) == 0
 
 
 async def test_a_single_rollout_gives_its_attempt_with_or_without_rewards(setting: Setting) -> None:

@@ -439,6 +439,10 @@ async def test_the_end_of_a_worker_right_after_its_ready_message_is_told_once_to
         started = False
         assert "exit code 3" in str(error)
     else:
+        # on its own, and not by being asked to
+        async with asyncio.timeout(20):
+            while not setting.ends:
+                await asyncio.sleep(0.01)
         await child.end()
     (end,) = setting.ends
     # whether it was ready for a moment is for the scheduler to say
