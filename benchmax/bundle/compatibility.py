@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
+from pathlib import Path
 from typing import Final
 
 from benchmax.bundle.errors import IncompatibleBenchmaxError, IncompatiblePythonError
@@ -19,12 +19,27 @@ def running_python() -> str:
 
 def running_benchmax() -> str:
     """Return the version of the installed distribution `benchmax`, or `unknown` when none is installed."""
+    if (named := _named_version()) is not None:
+        return named
+    import importlib.metadata
+
     try:
         version: object = importlib.metadata.version("benchmax")
     except importlib.metadata.PackageNotFoundError:
         return UNKNOWN_VERSION
     # a damaged installation has metadata without a version
     return version if isinstance(version, str) and version.strip() else UNKNOWN_VERSION
+
+
+def _named_version() -> str | None:
+    """Return the version in the name of the distribution's folder beside this package, if there is just that one.
+
+    Loading what reads a distribution's metadata takes longer than everything else that is loaded here.
+    """
+    folders = [*Path(__file__).parents[2].glob("benchmax-*.dist-info")]
+    if len(folders) != 1 or not (folders[0] / "METADATA").is_file():
+        return None
+    return folders[0].stem.removeprefix("benchmax-")
 
 
 def validate_bundle_compatibility(metadata: BundleMetadata) -> None:

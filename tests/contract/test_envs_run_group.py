@@ -27,6 +27,7 @@ from benchmax.envs import (
 )
 from benchmax.envs.environment import freeze_requests, settle_termination_reason
 from benchmax.envs.logging import _CURRENT_GROUP_RIDS, _CURRENT_ROLLOUT_ID
+from tests.collecting import cyclic_garbage
 
 LOGGER = "benchmax.envs.environment"
 SCORABLE = ["finished", "context_exceeded", "output_exceeded", "max_turns_exceeded", "tool_budget_exceeded"]
@@ -139,6 +140,15 @@ async def test_rollouts_run_concurrently_in_named_tasks_under_their_rollout_cont
 async def test_a_rollout_must_return_an_attempt(result: Any) -> None:
     with pytest.raises(TypeError, match=r"expected RolloutAttempt.*"):
         await outcomes({"a": result})
+
+
+async def test_a_group_leaves_nothing_for_the_cyclic_collector() -> None:
+    async def one_turn_later(rollout_id: str) -> RolloutAttempt:
+        await asyncio.sleep(0)
+        return attempt(rollout_id, rewards={"x": 1.0})
+
+    environment = Scripted({"a": attempt("a", rewards={"x": 1.0}), "b": lambda: one_turn_later("b")})
+    assert await cyclic_garbage(lambda: environment.run_group(requests("a", "b"))) == 0
 
 
 async def test_a_rollout_must_return_its_own_id() -> None:

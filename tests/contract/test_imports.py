@@ -55,6 +55,21 @@ RolloutRequest("r", Example("e", {}), "m", "http://localhost", InjectedAuth("jud
     assert not loaded_by(statement) & set(HEAVY)
 
 
+def test_the_stock_loop_and_what_packs_are_loaded_when_they_are_first_asked_for() -> None:
+    assert not {"benchmax.envs.base", "benchmax.bundle.dumping"} & loaded_by("import benchmax.envs, benchmax.bundle")
+    assert "benchmax.envs.base.env" in loaded_by("import benchmax.envs\nassert benchmax.envs.base.BaseEnv")
+    assert "benchmax.envs.base.env" in loaded_by("from benchmax.envs import *\nassert BaseEnv")
+    assert "benchmax.bundle.dumping" in loaded_by("from benchmax.bundle import unregistered_local_refs")
+
+
+@pytest.mark.parametrize("module", ["benchmax.envs", "benchmax.bundle"])
+def test_what_is_loaded_late_is_listed_and_what_is_not_there_is_an_attribute_error(module: str) -> None:
+    statement = f"import {module} as it\nassert {{'base', 'BaseEnv'}} <= {{*dir(it)}} or 'dump_bundle' in dir(it)"
+    assert module in loaded_by(statement)
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec(f"from {module} import nonsense")
+
+
 def test_a_request_auth_is_what_loads_the_http_library() -> None:
     assert loaded_by("from benchmax.auth import RequestModelAuth") & {"httpx", "httpx2"}
 
