@@ -12,7 +12,7 @@ from .errors import FrameError
 from .limits import KIB, MAX_FRAME_BYTES
 from .protocol import HEADER
 
-READ_BYTES: Final = 4 * KIB
+READ_BYTES: Final = 16 * KIB
 """Room for one read. Small, so that one turn of a loop takes in what it can work off soon, and the two ends of a
 channel work at the same time instead of in turn."""
 

@@ -150,6 +150,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         )
         self._pool = Pool(launch, self._workers, self._broker, self._redactor, listeners)
         await self._pool.start()
+        self._compilation.add_folder(launch.boot.parents[1])
         self._phase("ready", f"{self.environment_name} is constructed")
 
     async def aclose(self) -> None:

@@ -28,6 +28,7 @@ from runner.protocol import (
     Log,
     Origin,
     Outcome,
+    PlainOutcome,
     RemoteFailure,
     RolloutsEnded,
     Snapshot,
@@ -173,7 +174,7 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
         if self.single or self._outcomes or len(message.outcomes) != len(self.requests):
             raise FrameError(f"unexpected end of {self.what} with {len(message.outcomes)} outcomes")
         told = len(self._seconds)
-        make = self._clean_outcome if self._redactor.knows_any else RolloutOutcome
+        make = RolloutOutcome if self._are_clean(message.outcomes) else self._clean_outcome
         for rollout_id, plain in zip(self.requests, message.outcomes, strict=True):
             if plain.seconds is not None:
                 self._end(rollout_id, plain.seconds)
@@ -297,6 +298,14 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
     def _settle(self) -> None:
         """End with the outcomes that came, in whatever order."""
         self.settle({rollout_id: self._outcomes[rollout_id] for rollout_id in self.requests})
+
+    def _are_clean(self, outcomes: Iterable[PlainOutcome]) -> bool:
+        # siblings have the same few reasons and names of rewards, so that few texts have to be looked at
+        clean = self._redactor.clean
+        return not self._redactor.knows_any or all(
+            clean(text) == text
+            for text in {text for plain in outcomes for text in (plain.termination_reason, *plain.rewards)}
+        )
 
     def _clean_outcome(self, rewards: Mapping[str, float], reason: str, error: str | None = None) -> RolloutOutcome:
         clean = self._redactor.clean

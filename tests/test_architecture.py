@@ -54,8 +54,8 @@ LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
 
 LAZY_LIBRARIES = frozenset(
     {
-        "cloudpickle", "httpx", "openai", "pickle", "platformdirs", "python_discovery", "rich", "starlette",
-        "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
+        "cloudpickle", "httpx", "importlib.metadata", "openai", "pickle", "platformdirs", "python_discovery", "rich",
+        "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
     }
 )  # fmt: skip
 """Cost tens of milliseconds or more, or are optional: imported where they are used."""
@@ -66,10 +66,18 @@ LAZY_EDGES = frozenset(
         ("benchmax.auth", "benchmax.transport"),
         ("benchmax.envs.base.env", "benchmax.transport"),
         ("benchmax.rewards.judge", "benchmax.transport"),
+        # an environment of another kind needs no loop
+        ("benchmax.envs", "benchmax.envs.base"),
+        # loads the parser of requirements
+        ("benchmax.bundle.dependencies", "benchmax.bundle.requirements"),
+        # a worker loads bundles and packs none
+        ("benchmax.bundle", "benchmax.bundle.dumping"),
         # reading metadata and digests loads neither
         ("benchmax.bundle.dumping", "benchmax.envs"),
         ("benchmax.bundle.loading", "benchmax.envs"),
         ("runner.worker.pack", "benchmax.bundle"),
+        # the supervisor starts its command first
+        ("runner.sandbox.supervisor", "shutil"),
     }
 )
 

@@ -11,7 +11,7 @@ import json
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +29,8 @@ COMPILED_FORMAT: Final = 1
 PARALLEL_FROM: Final = 200
 """Files; below that, starting helper processes costs more than they save."""
 
-_COMPILE: Final = "import compileall, os, sys; os.nice(19); sys.exit(not compileall.main())"
-"""At the lowest priority: rollouts run at the same time."""
+_COMPILE: Final = "import compileall, os, sys; os.nice(19); os.umask(0o022); sys.exit(not compileall.main())"
+"""At the lowest priority: rollouts run at the same time. Whoever may read the modules may read what comes of them."""
 
 
 async def compile_modules(venv: Venv, modules: Iterable[str], *, limits: Limits | None = None) -> int:
@@ -64,29 +64,63 @@ async def compile_modules(venv: Venv, modules: Iterable[str], *, limits: Limits 
         raise CacheError(f"modules of {venv.path} cannot be compiled: {error.strerror or error}.") from error
 
 
+async def compile_folder(folder: Path, venv: Venv, *, limits: Limits | None = None) -> None:
+    """Compile the modules below a read-only folder of our own that are not compiled for a venv's interpreter.
+
+    Safe while workers run from it: compiled files are put in place atomically.
+
+    Args:
+        folder: The folder; it has no links, and its modules are not changed any more.
+        venv: Says which interpreter.
+        limits: The deadline is `install_s`.
+
+    Raises:
+        InstallTimeoutError: it was not done in time.
+        CacheError: the folder cannot be written.
+    """
+    wanted = await asyncio.to_thread(uncompiled, folder, venv)
+    try:
+        with tempfile.TemporaryDirectory() as scratch, _writable(Path(), wanted):
+            await _run_compiler(venv.base_python, wanted, limits or Limits(), Path(scratch))
+    except OSError as error:
+        raise CacheError(f"modules of {folder} cannot be compiled: {error.strerror or error}.") from error
+
+
+def uncompiled(folder: Path, venv: Venv) -> list[Path]:
+    """List the modules below a folder of our own that are not compiled for a venv's interpreter."""
+    tag = f"cpython-{venv.python_version.replace('.', '')}"
+    sources = sorted(folder.glob("**/*.py"))
+    return [path for path in sources if not (path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc").exists()]
+
+
 async def _compile(venv: Venv, modules: set[str], limits: Limits, scratch: Path) -> int:
     known = await asyncio.to_thread(compiled, venv.path)
     wanted = sorted(await asyncio.to_thread(_recorded, venv.path, modules) - known.keys())
     if not wanted:
         return 0
-    listing = scratch / "modules.txt"
-    listing.write_text("".join(f"{venv.path / path}\n" for path in wanted), encoding="utf-8")
-    workers = ["-j", "0"] if len(wanted) >= PARALLEL_FROM else []
     try:
         with _writable(venv.path, wanted):
-            await run(
-                [str(venv.base_python), "-I", "-S", "-c", _COMPILE, "-qq", *workers, "-i", str(listing)],
-                env=installer_environment(scratch),
-                cwd=scratch,
-                deadlines=Deadlines(at=time.monotonic() + limits.install_s, silence_s=limits.install_silence_s),
-            )
-    except DeadlineError as error:
-        text = f"compiling {len(wanted)} modules was not done after {error.after_s:.3g} s."
-        raise InstallTimeoutError(text) from None
+            await _run_compiler(venv.base_python, [venv.path / path for path in wanted], limits, scratch)
     finally:
         # also after a deadline or a cancellation: what is there has to be known
         _remember(venv.path, known, wanted)
     return len(wanted)
+
+
+async def _run_compiler(python: Path, sources: Sequence[Path], limits: Limits, scratch: Path) -> None:
+    listing = scratch / "modules.txt"
+    listing.write_text("".join(f"{path}\n" for path in sources), encoding="utf-8")
+    workers = ["-j", "0"] if len(sources) >= PARALLEL_FROM else []
+    try:
+        await run(
+            [str(python), "-I", "-S", "-c", _COMPILE, "-qq", *workers, "-i", str(listing)],
+            env=installer_environment(scratch),
+            cwd=scratch,
+            deadlines=Deadlines(at=time.monotonic() + limits.install_s, silence_s=limits.install_silence_s),
+        )
+    except DeadlineError as error:
+        text = f"compiling {len(sources)} modules was not done after {error.after_s:.3g} s."
+        raise InstallTimeoutError(text) from None
 
 
 def compiled(venv: Path) -> dict[str, dict[str, str]]:
@@ -125,9 +159,9 @@ def _remember(venv: Path, known: dict[str, dict[str, str]], sources: Iterable[st
 
 
 @contextmanager
-def _writable(venv: Path, sources: Iterable[str]) -> Iterator[None]:
+def _writable(root: Path, sources: Iterable[str | Path]) -> Iterator[None]:
     """Let the folders of some files be written while their compiled files are put there."""
-    folders = {(venv / source).parent for source in sources}
+    folders = {(root / source).parent for source in sources}
     folders |= {folder / "__pycache__" for folder in folders}
     try:
         for folder in sorted(folders):

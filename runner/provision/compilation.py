@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from runner.errors import RunnerError
 from runner.limits import Limits
-from runner.provision.bytecode import compile_modules
+from runner.provision.bytecode import compile_folder, compile_modules, uncompiled
 from runner.provision.venv import Venv
 
 FINISH_S: Final = 60.0
@@ -30,6 +31,7 @@ class Compilation:
         self._limits = limits
         self._tell = tell
         self._waiting: set[str] = set()
+        self._folders: list[Path] = []
         self._task: asyncio.Task[None] | None = None
 
     def add(self, modules: Iterable[str]) -> None:
@@ -39,6 +41,15 @@ class Compilation:
             modules: Paths relative to the venv, from whomever.
         """
         self._waiting.update(modules)
+        self._begin()
+
+    def add_folder(self, folder: Path) -> None:
+        """Begin to compile the modules of a folder of our own, outside of the venv, unless that has been done."""
+        if uncompiled(folder, self._venv):
+            self._folders.append(folder)
+            self._begin()
+
+    def _begin(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._compile(), name="benchmax-compile")
 
@@ -53,10 +64,14 @@ class Compilation:
             await self._task
 
     async def _compile(self) -> None:
-        while self._waiting:
+        while self._waiting or self._folders:
             modules, self._waiting = self._waiting, set()
+            folders, self._folders = self._folders, []
             try:
-                await compile_modules(self._venv, modules, limits=self._limits)
+                for folder in folders:
+                    await compile_folder(folder, self._venv, limits=self._limits)
+                if modules:
+                    await compile_modules(self._venv, modules, limits=self._limits)
             except RunnerError as error:
                 # everything works without; only the next start is no faster
                 self._tell("compile", f"not done: {error.message}")

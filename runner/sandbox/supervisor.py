@@ -21,12 +21,15 @@ import math
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # not even the name is imported for real: that takes longer than starting the interpreter
+    from typing import Any
 
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_CHILD_SUBREAPER = 36
@@ -68,6 +71,9 @@ class Supervisor:
         # inherited from the thread that started us; a blocked SIGCHLD would never wake the watch below
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         failure = self._start(config)
+        # only now: loading it would have held up the command, which is under way by itself from here on
+        import shutil
+
         left: list[int] = []
         if failure is not None:
             self.tell(failed=failure)

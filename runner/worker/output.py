@@ -114,6 +114,16 @@ class Account:
         return self.rest(call)
 
 
+class _CallOutput:
+    """What code has said in one call, or outside of all: by whom, and in lines without an end so far."""
+
+    __slots__ = ("accounts", "lines")
+
+    def __init__(self) -> None:
+        self.accounts: dict[str | None, Account] = {}
+        self.lines: dict[tuple[tuple[str, ...], Stream], str] = {}
+
+
 class OutputBook:
     """Sends what is logged and printed: the beginning at once, the end when it is known to be that.
 
@@ -125,8 +135,7 @@ class OutputBook:
     def __init__(self, emit: Emit, limit: int) -> None:
         self._emit = emit
         self._limit = limit
-        self._accounts: dict[tuple[int | None, str | None], Account] = {}
-        self._lines: dict[tuple[Place, Stream], str] = {}
+        self._calls: dict[int | None, _CallOutput] = {}
         self._lock = threading.Lock()
 
     def log(self, level: int, logger: str, text: str) -> None:
@@ -138,41 +147,58 @@ class OutputBook:
 
     def printed(self, place: Place, stream: Stream, text: str) -> None:
         """Take in text printed inside rollouts; whole lines are sent, the rest waits for its end."""
-        key = (place, stream)
+        call, rollouts = place
         with self._lock:
-            text = self._lines.pop(key, "") + text
+            unfinished = self._call(call).lines
+            text = unfinished.pop((rollouts, stream), "") + text
             lines, newline, rest = text.rpartition("\n")
             # a line without end must not grow without end
             if len(rest) > MAX_TEXT_CHARS:
                 lines, newline, rest = lines + newline + rest, "\n", ""
             if rest:
-                self._lines[key] = rest
+                unfinished[rollouts, stream] = rest
         if newline:
             self._send(place, stream, 0, "", lines)
 
     def send_unfinished(self) -> None:
         """Send what waits for the end of a line or of a rollout, since it may never come; of a rollout only once."""
         with self._lock:
-            lines = [*self._lines.items()]
-            self._lines.clear()
-        for (place, stream), text in lines:
-            self._send(place, stream, 0, "", text)
+            calls = [*self._calls]
+        for call in calls:
+            self._send_lines(call)
         with self._lock:
-            waiting = [line for (call, _), account in self._accounts.items() for line in account.drain(call)]
+            waiting = [
+                line
+                for call, output in self._calls.items()
+                for account in output.accounts.values()
+                for line in account.drain(call)
+            ]
         for line in waiting:
             self._emit(line)
 
     def settle(self, call: int | None) -> None:
         """Send what is left of a call's output, or of that outside of calls; forget it."""
+        if call not in self._calls:
+            return
+        self._send_lines(call)
         with self._lock:
-            lines = [(key, self._lines.pop(key)) for key in [*self._lines] if key[0][0] == call]
-        for (place, stream), text in lines:
-            self._send(place, stream, 0, "", text)
-        with self._lock:
-            accounts = [self._accounts.pop(key) for key in [*self._accounts] if key[0] == call]
-        for account in accounts:
+            output = self._calls.pop(call)
+        for account in output.accounts.values():
             for line in account.rest(call):
                 self._emit(line)
+
+    def _send_lines(self, call: int | None) -> None:
+        with self._lock:
+            output = self._call(call)
+            lines, output.lines = output.lines, {}
+        for (rollouts, stream), text in lines.items():
+            self._send((call, rollouts), stream, 0, "", text)
+
+    def _call(self, call: int | None) -> _CallOutput:
+        output = self._calls.get(call)
+        if output is None:
+            output = self._calls[call] = _CallOutput()
+        return output
 
     def _send(self, place: Place, stream: Stream, level: int, logger: str, text: str) -> None:
         if not text:
@@ -187,11 +213,12 @@ class OutputBook:
             text=bounded(text, MAX_TEXT_CHARS),
         )
         # all that a group says together is one account, whichever of its rollouts code of the bundle names
-        key = (call, rollouts[0] if len(rollouts) == 1 else None if rollouts else "")
+        whose = rollouts[0] if len(rollouts) == 1 else None if rollouts else ""
         with self._lock:
-            account = self._accounts.get(key)
+            accounts = self._call(call).accounts
+            account = accounts.get(whose)
             if account is None:
-                account = self._accounts[key] = Account(self._limit)
+                account = accounts[whose] = Account(self._limit)
             now = account.takes(line)
         if now:
             self._emit(line)

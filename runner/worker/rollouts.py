@@ -7,11 +7,11 @@ benchmax, and a rollout that is out of time fails as an ordinary `RolloutFailure
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 import types
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from threading import get_ident
+from time import perf_counter
 from typing import Any
 
 from benchmax.envs.environment import Environment
@@ -28,6 +28,7 @@ except ImportError:
     # another release of benchmax shows a transcript only with the attempt
     OBSERVER = None
 
+
 OnEnded = Callable[[CallState, str, float, RolloutAttempt | None, Messages | None], Awaitable[None] | None]
 
 
@@ -43,7 +44,7 @@ class RolloutGuard:
     def __init__(self, on_ended: OnEnded) -> None:
         self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._original: Callable[[RolloutRequest[Any]], Awaitable[RolloutAttempt]] | None = None
 
     def install(self, env: Environment[Any, Any]) -> None:
@@ -69,15 +70,14 @@ class RolloutGuard:
         """Run one rollout under its deadline."""
         assert self._original is not None
         state = CURRENT_CALL.get()
-        if state is None or request.rollout_id in state.running or request.rollout_id not in state.pending:
+        if state is None or (rollout_id := request.rollout_id) in state.running or rollout_id not in state.pending:
             # the environment runs rollouts of its own inside a call
             return await self._original(request)
         # named where it is known, since finding the running loop takes a system call
-        task = asyncio.current_task(self._loop if threading.get_ident() == self._thread else None)
+        task = asyncio.current_task(self._loop if get_ident() == self._thread else None)
         assert task is not None
-        rollout_id = request.rollout_id
         state.running[rollout_id] = task
-        started = time.perf_counter()
+        started = perf_counter()
         attempt: RolloutAttempt | None = None
         try:
             if state.expired and (missed := state.expired.get(rollout_id)) is not None:
@@ -91,7 +91,7 @@ class RolloutGuard:
             task.uncancel()
             raise RolloutFailure(deadline.reason, deadline.message) from None
         finally:
-            seconds = time.perf_counter() - started
+            seconds = perf_counter() - started
             state.running.pop(rollout_id, None)
             state.pending.discard(rollout_id)
             messages = state.transcripts.pop(rollout_id, None) if state.transcripts else None

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import os
 import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +25,7 @@ from benchmax.envs.shared_types import Example, RolloutAttempt, RolloutRequest
 
 from ..channel import Channel
 from ..errors import FrameError
-from ..limits import (
-    MAX_DIAGNOSTICS,
-    MAX_ID_CHARS,
-    MAX_LOADED_MESSAGES,
-    MAX_TEXT_CHARS,
-)
+from ..limits import MAX_LOADED_MESSAGES
 from ..protocol import (
     AUTH_FD,
     BUNDLE_FD,
@@ -45,7 +38,6 @@ from ..protocol import (
     Close,
     Closed,
     CreateDataset,
-    Diagnostic,
     Expire,
     Forget,
     Hello,
@@ -53,7 +45,6 @@ from ..protocol import (
     Load,
     Loaded,
     Log,
-    Ready,
     RolloutSpec,
     RunGroup,
     RunRollout,
@@ -62,9 +53,9 @@ from ..protocol import (
     Transcript,
     to_worker_decoder,
 )
-from ..text import bounded
 from .calls import CURRENT_CALL, CallState, Deadline
 from .dataset import listed
+from .description import ready_message
 from .ends import Ends
 from .failure import describe
 from .headers import EXIT_ORPHANED, CallerAuth, HeaderClient
@@ -78,6 +69,7 @@ from .outcome import (
     transcript_message,
 )
 from .output import OutputBook, install
+from .release import benchmax_version
 from .rollouts import RolloutGuard, watch_transcripts
 from .watchdog import Watchdog, arm
 
@@ -120,7 +112,7 @@ class Server:
             socket.socket(fileno=WORK_FD), to_worker_decoder(), self._on_message, self._on_end
         )
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        self._channel.send(Hello(protocol=PROTOCOL, python=python, benchmax=version("benchmax")))
+        self._channel.send(Hello(protocol=PROTOCOL, python=python, benchmax=benchmax_version()))
         # before the load message is read, which may run code that never comes back
         self._channel.flush()
         await self._over
@@ -200,20 +192,24 @@ class Server:
             except BaseException as error:  # noqa: BLE001 - unpickling runs code of the bundle; it may raise anything
                 self._start_failed("load", error)
                 return
+            gc.enable()
             try:
                 env = env_class(**arguments)
             except BaseException as error:  # noqa: BLE001 - the constructor is the author's
                 self._start_failed("construct", error)
                 return
         try:
-            ready = _ready(env)
+            ready = ready_message(env)
             self._guard.install(env)
             self._env = env
             self._ends.look_at(env)
-            _tune_collector()
             self._channel.send(ready)
         except BaseException as error:  # noqa: BLE001 - properties and diagnostics are the author's, of any shape
             self._start_failed("describe", error)
+            return
+        # the caller can go on meanwhile
+        self._channel.flush()
+        _tune_collector()
 
     def _start_failed(self, phase: Any, error: BaseException) -> None:
         if self._book is not None:
@@ -391,28 +387,6 @@ class Server:
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(0)
-
-
-def _ready(env: Environment[Any, Any]) -> Ready:
-    diagnose: Callable[[], Any] = getattr(env, "validation_diagnostics", tuple)
-    diagnostics = [
-        Diagnostic(
-            severity=finding.severity,
-            code=bounded(str(finding.code), MAX_TEXT_CHARS),
-            message=bounded(str(finding.message), MAX_TEXT_CHARS),
-            location=None if finding.location is None else bounded(str(finding.location), MAX_TEXT_CHARS),
-        )
-        for finding in itertools.islice(diagnose(), MAX_DIAGNOSTICS + 1)
-    ]
-    if len(diagnostics) > MAX_DIAGNOSTICS:
-        more = f"there are more findings; the first {MAX_DIAGNOSTICS - 1} are shown"
-        diagnostics[MAX_DIAGNOSTICS - 1 :] = [Diagnostic(severity="warning", code="more_findings", message=more)]
-    return Ready(
-        environment=bounded(type(env).__qualname__, MAX_ID_CHARS),
-        scorable_termination_reasons=sorted(bounded(str(r), MAX_ID_CHARS) for r in env.scorable_termination_reasons),
-        requires_public_model_endpoint=bool(env.requires_public_model_endpoint),
-        diagnostics=diagnostics,
-    )
 
 
 def _tune_collector() -> None:

@@ -45,6 +45,11 @@ async def test_loaded_modules_are_compiled_once_and_the_venv_stays_whole(shared_
     assert [found.verdict for found in verify(cache) if found.name == venv.key] == ["whole"]
     assert [entry.in_use for entry in entries(cache) if entry.kind == "venv"] == [False]
 
+    # so is the worker's own code, outside of the venv, and its folders are closed again
+    own = sorted((cache.root / "worker").glob("*/**/*.pyc"))
+    assert len(own) == len([*(cache.root / "worker").glob("*/**/*.py")])
+    assert all(folder.stat().st_mode & 0o222 == 0 for folder in {path.parent for path in own})
+
     # a bundle that loads more has more compiled, and nothing twice
     times = {path: (venv.path / path).stat().st_mtime_ns for made in first.values() for path in made}
     again = await run(cache, tmp_path, "ok", "sync-client")

@@ -14,7 +14,7 @@ import pytest
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs import Example, RolloutRequest
-from runner import WorkerEvent, isolate
+from runner import isolate
 from runner.channel import WINDOW_BYTES
 from runner.provision import Cache
 from tests.integration.environments import gathering
@@ -29,11 +29,11 @@ AUTH = StaticBearerAuth("unused-token")
 
 
 class Setting:
-    def __init__(self, env: Any, examples: dict[str, Example[Any]], folder: Path, pid: int) -> None:
+    def __init__(self, env: Any, examples: dict[str, Example[Any]], folder: Path) -> None:
         self.env = env
         self.examples = examples
         self.folder = folder
-        self.pid = pid
+        (self.child,) = env._pool.children
 
     async def say(self, what: int) -> list[str]:
         return [example.id for example in await self.env.create_dataset("eval", self.folder, max_examples=what)]
@@ -60,7 +60,7 @@ class Setting:
     def memory(self) -> tuple[int, int]:
         """Resident bytes of this process and of the worker."""
         gc.collect()
-        return resident(os.getpid()), resident(self.pid)
+        return resident(os.getpid()), resident(self.child.pid)
 
 
 def resident(pid: int) -> int:
@@ -69,18 +69,10 @@ def resident(pid: int) -> int:
 
 @asynccontextmanager
 async def running(cache: Path, folder: Path, count: int = 0) -> AsyncIterator[Setting]:
-    pids: list[int] = []
-
-    def note(event: object) -> None:
-        if isinstance(event, WorkerEvent) and event.state == "ready":
-            pids.append(event.pid)
-
     bundle = bundled(gathering, "Gathering", count=count)
-    async with isolate(bundle, cache=Cache(cache), on_event=note) as env:
-        # from here on nobody listens, so that no records are made
-        env._on_event = None
+    async with isolate(bundle, cache=Cache(cache)) as env:
         examples = {example.id: example for example in await env.create_dataset("eval", folder)}
-        yield Setting(env, examples, folder, pids[0])
+        yield Setting(env, examples, folder)
 
 
 @pytest.mark.parametrize("size", [1, GROUP])
@@ -123,7 +115,7 @@ async def test_answered_groups_leave_nothing_for_the_workers_cyclic_collector(
 
 async def test_a_worker_that_does_not_read_holds_its_callers_back(shared_cache: Path, tmp_path: Path) -> None:
     async with running(shared_cache, tmp_path) as setting:
-        (child,) = setting.env._pool.children
+        child = setting.child
         tasks = [asyncio.ensure_future(setting.env.run_group(g)) for g in setting.groups("block", 1)]
         tasks += [asyncio.ensure_future(setting.env.run_group(g)) for g in setting.groups("pass", 5_000)]
         await until(lambda: child.full, what="the channel to the worker to be full")

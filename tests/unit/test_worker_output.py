@@ -309,4 +309,4 @@ def test_each_call_has_its_own_room_and_nothing_stays_of_one_that_is_over() -> N
             sent.book.log(20, "l", "x" * 90)
         sent.book.settle(call)
     assert len([m for m in sent.messages if m.text]) == 2 * 49
-    assert not any((sent.book._accounts, sent.book._lines))
+    assert not sent.book._calls

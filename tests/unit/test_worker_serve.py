@@ -58,12 +58,19 @@ from runner.shipment import ship
 
 SOURCE = """
 import asyncio, logging, os, threading, time
+from dataclasses import dataclass
 from benchmax.auth import InjectedAuth, ModelRequestContext
 from benchmax.envs import *
 from benchmax.envs.logging import rollout_context
 
 class Text(str):
     pass
+
+TEXT = "x" * 500_000
+
+@dataclass(frozen=True, kw_only=True)
+class Told(RolloutAttempt):
+    messages: list
 
 class Env(Environment[None, RolloutAttempt]):
     kind = "plain"
@@ -106,6 +113,13 @@ class Env(Environment[None, RolloutAttempt]):
         if kind == "asks":
             context = ModelRequestContext("https://judge.example", "m", "label")
             await InjectedAuth("judge").headers_for_request(context)
+        if kind == "tells":
+            attempt = Told(rollout_id=request.rollout_id, termination_reason="finished", rewards={"x": 1.0},
+                           messages=[{"role": "user", "content": TEXT}])
+            self.ran = getattr(self, "ran", 0) + 1
+            if self.ran == 100:
+                os.write(2, b"all have run")
+            return attempt
         if kind == "short":
             return RolloutAttempt(rollout_id=request.rollout_id, termination_reason="finished", rewards={"x": 1.0})
         return RolloutAttempt(rollout_id=Text(request.rollout_id), termination_reason=Text("finished"),
@@ -257,9 +271,9 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
 
 
 @asynccontextmanager
-async def ready(tmp_path: Path, bundle: Bundle) -> AsyncIterator[Caller]:
+async def ready(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[Caller]:
     """A worker with one dataset, which is call 1."""
-    async with worker(tmp_path, bundle) as caller:
+    async with worker(tmp_path, bundle, **load) as caller:
         await caller.hear(Ready)
         caller.say(CreateDataset(call=1, split="eval", base_dir="/", max_examples=None, bindings=[]))
         assert await caller.hear(DatasetPart) == DatasetPart(call=1, ids=["e1", "e2"])
@@ -465,6 +479,26 @@ async def test_two_closes_are_answered_by_one_end(tmp_path: Path, environments: 
         caller.say(group(2, "a"), Close(), Close())
         assert await caller.hear(Closed) == Closed()
         assert await caller.process.wait() == Exit(code=0)
+
+
+async def test_a_caller_that_does_not_read_holds_the_rollouts_back(
+    tmp_path: Path, environments: Callable[..., Bundle]
+) -> None:
+    names = [f"r{number}" for number in range(100)]
+    async with ready(tmp_path, environments(kind="tells"), transcript_bytes=1_000_000) as caller:
+        status = Path(f"/proc/{caller.process.pid}/statm")
+        transport = caller.work._transport
+        assert transport is not None
+        transport.pause_reading()
+        before = int(status.read_text().split()[1])
+        caller.say(*(group(10 + number, name) for number, name in enumerate(names)))
+        while "all have run" not in caller.output.text():
+            await asyncio.sleep(0.01)
+        # a hundred transcripts of half a megabyte each, of which few may wait in the worker
+        assert (int(status.read_text().split()[1]) - before) * os.sysconf("SC_PAGE_SIZE") < 15_000_000
+        transport.resume_reading()
+        answered = {(await caller.hear(*ANSWERS)).call for _ in names}
+        assert answered == set(range(10, 110))
 
 
 # -- output and headers ---------------------------------------------------------------------------------------
