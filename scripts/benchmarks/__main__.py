@@ -1,4 +1,4 @@
-"""`scripts/bench start|provision|rollouts|model|all [--write]`."""
+"""`scripts/bench start|provision|worker|model|all [--write] [--ours]`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import model, provision, rollouts, start
+from scripts.benchmarks import model, provision, start, worker
 from scripts.benchmarks.table import machine, render, write
 
 BENCHMARKS = {
     "start": start.measure,
     "provision": provision.measure,
-    "rollouts": rollouts.measure,
+    "worker": worker.measure,
     "model": model.measure,
 }
 
@@ -22,10 +22,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Ours beside a reference, in one run.")
     parser.add_argument("which", choices=[*BENCHMARKS, "all"])
     parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
+    parser.add_argument("--ours", action="store_true", help="worker: leave out all others, some of which take long")
     arguments = parser.parse_args()
     for name, measure in BENCHMARKS.items():
         if arguments.which in (name, "all"):
-            text = render(asyncio.run(measure()))
+            options = {"peers": False} if name == "worker" and arguments.ours else {}
+            text = render(asyncio.run(measure(**options)))
             today = dt.datetime.now(tz=dt.UTC).date()
             text = f"{text}\n\n{machine()}; medians; {today}."
             print(f"{name}\n{text}\n")

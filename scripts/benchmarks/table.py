@@ -14,14 +14,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 
 @dataclass(frozen=True)
 class Row:
-    """One figure beside its reference; `ratio` is ours over the reference."""
+    """One figure beside its reference; `ratio` is ours over the reference. Without a goal, `met` is `None`."""
 
     what: str
     ours: str
     reference: str
-    ratio: float
+    ratio: float | None
     goal: str
-    met: bool
+    met: bool | None
 
 
 def median_ms(seconds: Sequence[float]) -> float:
@@ -38,8 +38,9 @@ def render(rows: Sequence[Row]) -> str:
     """Return rows as a Markdown table."""
     lines = ["| what | ours | reference | ratio | goal |", "|---|---|---|---|---|"]
     for row in rows:
-        verdict = "met" if row.met else "**missed**"
-        lines.append(f"| {row.what} | {row.ours} | {row.reference} | {row.ratio:.2f} | {row.goal}: {verdict} |")
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        verdict = "" if row.met is None else f"{row.goal}: met" if row.met else f"{row.goal}: **missed**"
+        lines.append(f"| {row.what} | {row.ours} | {row.reference} | {ratio} | {verdict} |")
     return "\n".join(lines)
 
 
