@@ -82,8 +82,8 @@ class Child:
         self._tell = watcher
         self._launched = launched
         self._process = launched.process
-        self.stdout = launched.stdout
-        self.stderr = launched.stderr
+        self.stdout, self.stderr = launched.stdout, launched.stderr
+        self.data = launched.data
         self._state = State.STARTING
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
         self._told_loaded = 0
@@ -421,7 +421,7 @@ class Child:
         self.death = self._describe()
         state, self._state = self._state, State.DEAD
         text = f"{self.death}{self._obituary.last_words}"
-        self._fail_start(WorkerStartError(text, detail=self._obituary.stack))
+        self._fail_start(self._obituary.start_error(text))
         if state in (State.READY, State.FAILING):
             self._tell.death(self._obituary.account(WorkerLostError.code, self.death, ready=True))
         self.conversation.died(Death(text, self.conversation.killed_for, self._obituary.stack))

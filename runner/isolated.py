@@ -29,7 +29,7 @@ from runner.artifact import Artifact
 from runner.broker import AuditCount, AuditEntry, AuthValue, Broker
 from runner.errors import RunnerError, UsageError, WorkerLostError
 from runner.handle import DatasetToken, ExampleHandle, check_example
-from runner.launch import Launch
+from runner.launch import Launch, what_it_reads
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
 from runner.protocol import Ready
@@ -46,7 +46,8 @@ from runner.record import (
     RolloutsEndedEvent,
 )
 from runner.redaction import Redactor
-from runner.sandbox.policy import BUILT_CREDENTIALS, SandboxPolicy, choose, choose_policy
+from runner.sandbox.levels import choose_policy
+from runner.sandbox.policy import BUILT_CREDENTIALS, SandboxPolicy, choose
 from runner.shipment import ship
 
 
@@ -135,6 +136,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         launch = Launch(
             python=self._venv.python,
             boot=await asyncio.to_thread(ship, self._cache.root / "worker"),
+            readable=what_it_reads(self._venv, self._policy),
             pickled=self._artifact.bundle.pickled,
             metadata=metadata,
             policy=self._policy,
@@ -425,6 +427,7 @@ def isolate(
     Raises:
         UsageError: the folder or a file of the artifact is missing, or an option's value is unknown or not built.
         ArtifactError: the artifact's metadata is broken.
+        SandboxUnavailableError: the level that was asked for does not work here.
         TypeError, ValueError: an entry of `auth` is not valid.
     """
     if type(workers) is not int or workers < 1:
@@ -433,8 +436,7 @@ def isolate(
     artifact = Artifact.of(bundle)
     limits = limits or Limits()
     options = provisioning or ProvisionOptions()
-    if lock is not None:
-        options = replace(options, lock=Path(lock))
+    options = options if lock is None else replace(options, lock=Path(lock))
     return IsolatedEnvironment(
         artifact,
         auth=auth,

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.bundle import BundleMetadata
-from runner.environ import worker_environment
+from runner.environ import CERTIFICATES, worker_environment
 from runner.limits import MAX_DUMP_BYTES, Limits
 from runner.process import OutputTail, Process
 from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, WORK_FD
+from runner.provision.venv import Venv
+from runner.sandbox.data import DataCopies
+from runner.sandbox.fitting import fit
+from runner.sandbox.machine import this_machine
 from runner.sandbox.policy import SandboxPolicy
+from runner.sandbox.view import interpreter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,7 @@ class Launch:
         metadata: The bundle's metadata; the worker must report its series of Python and of benchmax.
         policy: How it is confined.
         limits: What it may use.
+        readable: What it reads beside the system and its own code: venv, interpreter, certificates.
     """
 
     python: Path
@@ -40,6 +46,19 @@ class Launch:
     metadata: BundleMetadata
     policy: SandboxPolicy
     limits: Limits
+    readable: tuple[str, ...] = ()
+
+
+def what_it_reads(venv: Venv, policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return what a worker reads beside the system and its own code: venv, interpreter, certificates.
+
+    Raises:
+        SandboxUnavailableError: the interpreter lies in a folder that holds more than it.
+    """
+    if policy.level == "off":
+        return ()
+    certificates = (os.environ[name] for name in CERTIFICATES if os.environ.get(name))
+    return (str(venv.path), *interpreter(str(venv.base_python)), *certificates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +70,10 @@ class Launched:
         work: Socket of the work channel.
         auth: Socket of the auth channel.
         dump: Memory file in which its interpreter writes where it was when it crashed or was asked by signal.
-        folder: Its private folder; its supervisor removes it, too.
+        folder: What is its own: `private`, and `data` for what is copied for it; its supervisor removes it, too.
         stdout: What it wrote to its standard output.
         stderr: The same for standard error.
+        policy: How it is confined.
     """
 
     process: Process
@@ -63,6 +83,17 @@ class Launched:
     folder: Path
     stdout: OutputTail
     stderr: OutputTail
+    policy: SandboxPolicy
+    _copies: DataCopies
+
+    def data(self, base_dir: Path) -> Path:
+        """Return where the worker finds a folder of the caller: there, or in a sandbox its own copy of it.
+
+        Raises:
+            UsageError: it is too large to copy.
+            OSError: it cannot be read or copied.
+        """
+        return base_dir if self.policy.level == "off" else self._copies.of(base_dir)
 
     @classmethod
     async def start(cls, launch: Launch) -> Launched:
@@ -71,9 +102,8 @@ class Launched:
         Raises:
             RunnerError: the interpreter could not be executed; the text says why.
         """
-        folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-"))
-        for name in ("home", "tmp", "work"):
-            (folder / name).mkdir()
+        folder, policy = _prepare(launch)
+        private = folder / "private"
         work, work_theirs = socket.socketpair()
         auth, auth_theirs = socket.socketpair()
         bundle = _bundle_file(launch.pickled)
@@ -82,9 +112,9 @@ class Launched:
         try:
             process = await Process.start(
                 [str(launch.python), "-s", "-P", "-X", "utf8", str(launch.boot)],
-                env=worker_environment(folder, launch.python),
-                cwd=folder / "work",
-                policy=launch.policy,
+                env=worker_environment(private, launch.python),
+                cwd=private / "work",
+                policy=policy,
                 descriptors={
                     WORK_FD: work_theirs.fileno(),
                     AUTH_FD: auth_theirs.fileno(),
@@ -105,7 +135,38 @@ class Launched:
             work_theirs.close()
             auth_theirs.close()
             os.close(bundle)
-        return cls(process=process, work=work, auth=auth, dump=dump, folder=folder, stdout=stdout, stderr=stderr)
+        return cls(
+            process=process,
+            work=work,
+            auth=auth,
+            dump=dump,
+            folder=folder,
+            stdout=stdout,
+            stderr=stderr,
+            policy=policy,
+            _copies=DataCopies(folder / "data", folder / "staging", policy.uid),
+        )
+
+
+def _prepare(launch: Launch) -> tuple[Path, SandboxPolicy]:
+    """Make a worker's folders, and fit the policy to them: what it may change is below, never the outer folder."""
+    # a path without links: a sandbox shows it by that name
+    folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-", dir=os.path.realpath(tempfile.gettempdir())))
+    for name in ("private/home", "private/tmp", "private/work", "data", "staging"):
+        (folder / name).mkdir(parents=True)
+    policy = fit(
+        launch.policy,
+        this_machine(),
+        private=folder / "private",
+        data=folder / "data",
+        readable=(*launch.readable, str(launch.boot.parent.parent)),
+    )
+    if policy.uid is not None:
+        # its user has to get through
+        folder.chmod(0o711)
+        (folder / "data").chmod(0o755)
+        (folder / "staging").chmod(0o700)
+    return folder, policy
 
 
 def _bundle_file(data: bytes) -> int:

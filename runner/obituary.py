@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from runner.errors import WorkerEnd
+from runner.errors import RunnerError, SandboxUnavailableError, WorkerEnd, WorkerStartError
 from runner.inspection import Sighting
 from runner.launch import Launched
 from runner.limits import MIB, Limits
@@ -63,6 +63,15 @@ class Obituary:
         """What it wrote last, as a sentence with a space before it; empty when it wrote nothing."""
         lines = self._last_lines()
         return f" Last output: {' | '.join(lines)}" if lines else ""
+
+    def start_error(self, text: str) -> RunnerError:
+        """Make the error of a worker that ended before it was ready: of the sandbox where there never was a worker."""
+        if self.exit is not None and self.exit.refused:
+            return SandboxUnavailableError(
+                f"sandbox {self._launched.policy.level}: it could not be made.{self.last_words}",
+                hint="`benchmax doctor` says what works here.",
+            )
+        return WorkerStartError(text, detail=self.stack)
 
     def broke_the_protocol(self, what: str) -> str:
         """Say that it was killed for what it sent."""

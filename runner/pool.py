@@ -293,7 +293,9 @@ class Pool:
         slot = self._least_loaded()
         async with slot.held(1):
             child = await self._child(slot)
-            remote, ids = await child.conversation.create_dataset(split, base_dir, max_examples, scope)
+            remote, ids = await child.conversation.create_dataset(
+                split, await asyncio.to_thread(child.data, base_dir), max_examples, scope
+            )
             number = next(self._numbers)
             self.datasets[number] = DatasetSpec(split, base_dir, max_examples, scope, tuple(ids))
             slot.datasets[number] = remote
@@ -318,7 +320,7 @@ class Pool:
             spec = self.datasets[number]
             # with what it was made with: it is not for the rollouts that need it now to change it
             remote, ids = await child.conversation.create_dataset(
-                spec.split, spec.base_dir, spec.max_examples, spec.scope
+                spec.split, await asyncio.to_thread(child.data, spec.base_dir), spec.max_examples, spec.scope
             )
             if tuple(ids) != spec.ids:
                 child.conversation.forget(remote)

@@ -20,9 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from runner.errors import RunnerError
+from runner.errors import RunnerError, SandboxUnavailableError
 from runner.limits import REAP_S, TERM_GRACE_S
-from runner.sandbox import policy as sandbox
+from runner.sandbox.bubblewrap import STATUS_FD
+from runner.sandbox.fitting import closed_to
+from runner.sandbox.machine import this_machine
+from runner.sandbox.plan import compile_plan
+from runner.sandbox.policy import SandboxPolicy
 
 SUPERVISOR: Final = Path(__file__).parent / "sandbox" / "supervisor.py"
 ORPHAN_S: Final = 1.0
@@ -44,6 +48,7 @@ class Exit:
         escalated: It was asked to end and had to be killed.
         lost: Its supervisor was killed, so nothing certain is known.
         left: Processes of its tree that were killed and are still there: they hang in the kernel.
+        refused: The sandbox could not be made, and the command was never there; its output says why.
     """
 
     code: int | None = None
@@ -51,6 +56,7 @@ class Exit:
     escalated: bool = False
     lost: bool = False
     left: tuple[int, ...] = ()
+    refused: bool = False
 
     @property
     def ok(self) -> bool:
@@ -133,7 +139,7 @@ class Process:
         *,
         env: Mapping[str, str],
         cwd: Path,
-        policy: sandbox.SandboxPolicy,
+        policy: SandboxPolicy,
         descriptors: Mapping[int, int] | None = None,
         stdout: OutputSink | None = None,
         stderr: OutputSink | None = None,
@@ -153,15 +159,19 @@ class Process:
 
         Raises:
             RunnerError: the command could not be executed; the text says why.
+            SandboxUnavailableError: the machine lacks what the policy's level is made of, or a step of it failed.
         """
         given = dict(descriptors or {})
+        plan = compile_plan(policy, this_machine(), argv, cwd=str(cwd), closed=closed_to(policy), status=STATUS_FD)
         # whatever can be wrong with the arguments is found before anything is open
         config = {
-            "argv": sandbox.command(policy, argv),
+            "argv": plan.argv,
+            "steps": plan.steps,
+            "relayed": plan.relayed,
+            "status": STATUS_FD,
             "env": dict(env),
             "cwd": str(cwd),
-            "rlimits": policy.rlimits,
-            "no_new_privileges": policy.no_new_privileges,
+            "umask": policy.umask,
             "caller": os.getpid(),
             "remove": None if remove is None else str(remove),
             # so that what it has to say comes before it is given up
@@ -339,7 +349,15 @@ class Process:
         if "started" in message:
             self._started.set_result(int(message["started"]))
         elif "failed" in message:
-            self._started.set_exception(RunnerError(f"cannot execute the command: {message['failed']}."))
+            if message.get("refused"):
+                self._started.set_exception(
+                    SandboxUnavailableError(
+                        f"the sandbox could not be made: {message['failed']}.",
+                        hint="`benchmax doctor` says what works here.",
+                    )
+                )
+            else:
+                self._started.set_exception(RunnerError(f"cannot execute the command: {message['failed']}."))
             # whoever was cancelled while it started never looks
             self._started.exception()
             self._settle(Exit(code=127))
@@ -347,7 +365,12 @@ class Process:
         elif "exited" in message:
             code = os.waitstatus_to_exitcode(int(message["exited"]))
             killed = self._asked and code == -signal.SIGKILL
-            self._settle(Exit(code=code, escalated=killed) if code >= 0 else Exit(signal=-code, escalated=killed))
+            refused = bool(message.get("refused"))
+            self._settle(
+                Exit(code=code, escalated=killed, refused=refused)
+                if code >= 0
+                else Exit(signal=-code, escalated=killed)
+            )
         elif "gone" in message:
             # the child may have been killed in the last sweep, in which case its own end was never told
             self._settle(Exit(signal=signal.SIGKILL, escalated=True))

@@ -40,6 +40,8 @@ from runner.report.value import (
     header_facts,
     outcome_facts,
 )
+from runner.sandbox.machine import this_machine
+from runner.sandbox.plan import mechanisms
 
 __all__ = ["Run", "RunPlan"]
 
@@ -290,7 +292,7 @@ class Run:
             sandbox=SandboxFacts(
                 level=policy.level,
                 network=policy.network,
-                mechanisms=list(policy.mechanisms()),
+                mechanisms=list(mechanisms(policy, this_machine())),
                 uid=os.geteuid(),
                 hash_seed=HASH_SEED,
             ),

@@ -66,6 +66,7 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_bundle(commands)
     _add_cache(commands)
+    _add_doctor(commands)
     _add_inspect(commands)
     _add_lock(commands)
     _add_prepare(commands)
@@ -205,6 +206,16 @@ def _add_cache(commands: Commands[Parser]) -> None:
         _common(action, venv=False)
 
 
+def _add_doctor(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="say what of this machine can be used, and what is in the way",
+        description="Try out the sandbox levels, and look for interpreters, the installer and the cache.",
+        allow_abbrev=False,
+    )
+    _common(parser, venv=False)
+
+
 def _add_inspect(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "inspect",
@@ -268,7 +279,9 @@ def _add_run(commands: Commands[Parser]) -> None:
         help="what InjectedAuth(NAME) resolves to, and for which URL",
     )
     isolation = parser.add_argument_group("isolation")
-    isolation.add_argument("--sandbox", metavar="LEVEL", default="auto", help="auto or off (default: auto)")
+    isolation.add_argument(
+        "--sandbox", metavar="LEVEL", default="auto", help="auto, namespaces, landlock or off (default: auto)"
+    )
     isolation.add_argument("--network", metavar="MODE", default="open", help="open (default)")
     isolation.add_argument("--credentials", metavar="MODE", default="headers", help="headers (default)")
     isolation.add_argument("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")

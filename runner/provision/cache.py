@@ -30,7 +30,7 @@ from runner.provision.contents import Contents
 from runner.provision.lease import Lease
 from runner.provision.venv import Venv
 
-MANIFEST_FORMAT: Final = 2
+MANIFEST_FORMAT: Final = 3
 CACHE_VARIABLE: Final = "BENCHMAX_CACHE_DIR"
 LOCK_POLL_S: Final = 0.05
 """Between two looks at a lock that another process holds; builds take seconds."""

@@ -103,9 +103,10 @@ async def run(
         err.write(data)
         said.feed(data)
 
-    # installs are confined by their own policy once there is a stronger one than supervision
+    # installs are confined by their own policy once there is a stronger one than supervision; what they install is
+    # for workers, too, which may run as another user
     process = await Process.start(
-        argv, env=env, cwd=cwd, policy=SandboxPolicy(), stdout=on_output, stderr=on_error_output
+        argv, env=env, cwd=cwd, policy=SandboxPolicy(umask=0o022), stdout=on_output, stderr=on_error_output
     )
     waiter = asyncio.ensure_future(process.wait())
     begun = time.monotonic()

@@ -67,9 +67,10 @@ class Contents:
 
 
 def record(venv: Path) -> Contents:
-    """List what a finished venv consists of, and take the right to write from all of it.
+    """List what a finished venv consists of, take the right to write from all of it, and let everybody read it.
 
-    A user with more rights, root above all, can write all the same, and an owner can give the right back: this
+    Its workers may be another user, and files that come out of an installer's cache have the modes of whoever filled
+    it. A user with more rights, root above all, can write all the same, and an owner can give the right back: this
     stops accidents, such as an installer that is run inside the venv.
 
     Raises:
@@ -84,9 +85,9 @@ def record(venv: Path) -> Contents:
         status = entry.stat(follow_symlinks=False)
         if entry.is_file(follow_symlinks=False):
             files[path] = (status.st_size, status.st_mtime_ns)
-        if status.st_mode & WRITE_BITS:
-            os.chmod(entry.path, stat.S_IMODE(status.st_mode) & ~WRITE_BITS)  # noqa: PTH101 - as above
-    venv.chmod(stat.S_IMODE(venv.stat().st_mode) & ~WRITE_BITS)
+        if (mode := _closed(status.st_mode)) != stat.S_IMODE(status.st_mode):
+            os.chmod(entry.path, mode)  # noqa: PTH101 - as above
+    venv.chmod(_closed(venv.stat().st_mode))
     recorded = _recorded(venv, files)
     digests = {}
     for path, (size, _) in files.items():
@@ -180,6 +181,11 @@ def _walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 yield path, entry
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(f"{path}/")
+
+
+def _closed(mode: int) -> int:
+    everybody = 0o555 if mode & stat.S_IXUSR else 0o444
+    return stat.S_IMODE(mode) & ~WRITE_BITS | everybody
 
 
 def _recorded(venv: Path, paths: Mapping[str, object] | set[str]) -> dict[str, set[tuple[str, int]]]:

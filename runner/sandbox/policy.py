@@ -1,14 +1,10 @@
-"""What a process may do, as a frozen value, and the pure function that turns it into a command line.
-
-Comes in: a requested level and the command. Goes out: the command to run and the settings the supervisor applies to
-it. Refuses: a level or network mode whose mechanism does not exist here.
-"""
+"""What a process may do, as a frozen value. What it compiles to is in `plan`, how it is chosen in `levels`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Literal
 
 from runner.errors import UsageError
 
@@ -16,7 +12,6 @@ Level = Literal["off", "landlock", "namespaces"]
 Network = Literal["open", "model-only", "none"]
 Credentials = Literal["headers", "gateway"]
 
-BUILT_LEVELS: tuple[Level, ...] = ("off",)
 BUILT_NETWORKS: tuple[Network, ...] = ("open",)
 BUILT_CREDENTIALS: tuple[Credentials, ...] = ("headers",)
 
@@ -32,6 +27,13 @@ class SandboxPolicy:
         network: `open` shares the host's network, loopback included.
         rlimits: Soft and hard limit by the name the `resource` module gives it, without the `RLIMIT_` prefix.
         no_new_privileges: Set-uid programs give nothing to the process or its children.
+        readable: Files and folders it may read and execute beside the system's, absolute:
+            interpreter, venv, the worker's code, certificates.
+        private: Its own folder, with `home` in it, which it may write.
+        data: A folder of the caller's in which it finds copies of data, which it may write, too. They are put there
+            whole: what follows names in a folder that untrusted code can change may be led anywhere.
+        uid: User and group that it becomes, for a caller that is root; `None` keeps the caller's.
+        umask: What files it makes do not grant to others.
     """
 
     level: Level = "off"
@@ -39,6 +41,16 @@ class SandboxPolicy:
     # core dumps of untrusted code would land in its working directory with whatever was in memory
     rlimits: tuple[tuple[str, int, int], ...] = field(default=(("CORE", 0, 0),))
     no_new_privileges: bool = True
+    readable: tuple[str, ...] = ()
+    private: str | None = None
+    data: str | None = None
+    uid: int | None = None
+    umask: int = 0o077
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """All folders it may write."""
+        return tuple(path for path in (self.private, self.data) if path is not None)
 
     def mechanisms(self) -> tuple[str, ...]:
         """Name each mechanism in force, for reports."""
@@ -47,25 +59,6 @@ class SandboxPolicy:
         if self.no_new_privileges:
             names.append("no new privileges")
         return tuple(names)
-
-
-def choose_policy(sandbox: str, network: str, *, memory_bytes: int | None = None) -> SandboxPolicy:
-    """Turn what the caller asked for into a policy that can be had.
-
-    Args:
-        sandbox: `auto` or a level. `auto` takes the strongest level that is built.
-        network: A network mode.
-        memory_bytes: Private memory of each process; `None` sets no limit. Root may lift it again.
-
-    Raises:
-        UsageError: the value is unknown, or its mechanism does not exist in this release.
-    """
-    level = choose("sandbox", sandbox, known=("auto", *get_args(Level)), built=("auto", *BUILT_LEVELS))
-    mode = choose("network", network, known=get_args(Network), built=BUILT_NETWORKS)
-    policy = SandboxPolicy(level=_level(level), network=_network(mode))
-    if memory_bytes is None:
-        return policy
-    return replace(policy, rlimits=(*policy.rlimits, ("DATA", memory_bytes, memory_bytes)))
 
 
 def choose(option: str, value: str, *, known: Sequence[str], built: Sequence[str]) -> str:
@@ -80,20 +73,3 @@ def choose(option: str, value: str, *, known: Sequence[str], built: Sequence[str
     if value in known:
         raise UsageError(f"{option} {value!r} is not built yet.", hint=f"This release has: {there_is}.")
     raise UsageError(f"{option} {value!r} is not known.", hint=f"Use one of: {there_is}.")
-
-
-def command(policy: SandboxPolicy, argv: Sequence[str]) -> list[str]:
-    """Compile the policy around a command; pure, so that tests can hold it word for word."""
-    match policy.level:
-        case "off":
-            return list(argv)
-        case "landlock" | "namespaces":
-            raise UsageError(f"sandbox {policy.level!r} is not built yet.", hint="This release has: off.")
-
-
-def _level(value: str) -> Level:
-    return "off" if value == "auto" else next(level for level in BUILT_LEVELS if level == value)
-
-
-def _network(value: str) -> Network:
-    return next(mode for mode in BUILT_NETWORKS if mode == value)

@@ -5,8 +5,9 @@ tree, so a process that detaches itself (double fork, `setsid`) still becomes it
 
 Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
 `{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL, and `{"signal": NUMBER}` for the
-command's process alone. Goes out: JSON lines, `{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`,
-and last `{"gone": KILLED_PROCESSES, "left": [PID]}`; what is left was killed and does not go.
+command's process alone. Goes out: JSON lines, `{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`
+(either with `"refused": true` where the command could not be confined, and never was there), and last
+`{"gone": KILLED_PROCESSES, "left": [PID]}`; what is left was killed and does not go.
 The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once. Once the tree is
 gone its private folder (`remove` in the command) is removed too.
 """
@@ -19,7 +20,6 @@ import fcntl
 import json
 import math
 import os
-import resource
 import select
 import signal
 import socket
@@ -31,8 +31,17 @@ if TYPE_CHECKING:
     # not even the name is imported for real: that takes longer than starting the interpreter
     from typing import Any
 
-PR_SET_NO_NEW_PRIVS = 38
+    from runner.sandbox import launcher
+else:
+    # run by path, so its own folder has to be shown to it: last, to shadow nothing, and not as a package, which would
+    # load what nothing here needs
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    import launcher
+
 PR_SET_CHILD_SUBREAPER = 36
+REFUSED = b"\0"
+"""What a child reports begins with it when the command could not be confined, rather than not be executed."""
+
 SWEEP_S = 0.005
 """Between two sweeps over a tree that is being killed: its members need a moment to die."""
 
@@ -44,6 +53,9 @@ class Supervisor:
         self.control = control
         self.child = 0
         self.report = -1
+        self.relayed = False
+        self.refused = False
+        self.status = -1
         self.killed: set[int] = set()
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.pending = b""
@@ -70,13 +82,14 @@ class Supervisor:
             signal.signal(number, signal.SIG_IGN)
         # inherited from the thread that started us; a blocked SIGCHLD would never wake the watch below
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self.relayed = config["relayed"]
         failure = self._start(config)
         # only now: loading it would have held up the command, which is under way by itself from here on
         import shutil
 
         left: list[int] = []
         if failure is not None:
-            self.tell(failed=failure)
+            self.tell(failed=failure, refused=self.refused)
         else:
             self.tell(started=self.child)
             self._watch(caller, wake_read)
@@ -117,18 +130,26 @@ class Supervisor:
     def _start(self, config: dict[str, Any]) -> str | None:
         """Fork and execute the command; return what went wrong, if anything did."""
         report_read, report_write = os.pipe2(os.O_CLOEXEC)
+        status_write = -1
+        if self.relayed:
+            self.status, status_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            config["fds"] = {**config["fds"], config["status"]: status_write}
         self.child = os.fork()
         if self.child == 0:
             self.report = report_write
             try:
                 self._become(config)
+            except launcher.StepError as error:
+                os.write(self.report, REFUSED + str(error).encode(errors="backslashreplace")[:4096])
             except BaseException as error:  # noqa: BLE001 - the only way out of a forked child is to report and exit
                 os.write(self.report, f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:4096])
             finally:
                 os._exit(127)
         os.close(report_write)
         with os.fdopen(report_read, "rb") as report:
-            failure = report.read().decode("utf-8", "replace")
+            said = report.read()
+        self.refused = said.startswith(REFUSED)
+        failure = said.removeprefix(REFUSED).decode("utf-8", "replace")
         # what the child was given belongs to it alone; a copy here would keep its channels open after its death
         for source in set(config["fds"].values()):
             with contextlib.suppress(OSError):
@@ -153,15 +174,8 @@ class Supervisor:
                 os.close(descriptor)
         for target, source in parked.items():
             os.dup2(source, target, inheritable=True)
-        for name, soft, hard in config["rlimits"]:
-            kind = getattr(resource, f"RLIMIT_{name}")
-            _, ceiling = resource.getrlimit(kind)
-            if ceiling != resource.RLIM_INFINITY:
-                soft, hard = min(soft, ceiling), min(hard, ceiling)
-            resource.setrlimit(kind, (soft, hard))
-        if config["no_new_privileges"]:
-            self._prctl(PR_SET_NO_NEW_PRIVS, 1)
-        os.umask(0o077)
+        launcher.carry_out(config["steps"])
+        os.umask(config["umask"])
         os.chdir(config["cwd"])
         os.execve(config["argv"][0], config["argv"], config["env"])  # noqa: S606 - no shell is wanted
 
@@ -180,7 +194,7 @@ class Supervisor:
                 if "signal" in message:
                     # not reaped yet, so that its number is still its own
                     with contextlib.suppress(PermissionError):
-                        os.kill(self.child, message["signal"])
+                        os.kill(self._command() or self.child, message["signal"])
                     continue
                 grace = float(message["end"])
                 if grace <= 0:
@@ -213,9 +227,23 @@ class Supervisor:
             return b""
 
     def _signal_group(self, number: int) -> None:
-        if self.child:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.child, number)
+        if not self.child:
+            return
+        # what relays would end at once, and take the command with it before it can do anything about it
+        leader = self._leader() if number != signal.SIGKILL else 0
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader or self.child, number)
+
+    def _leader(self) -> int:
+        """The first process inside of the namespaces, which leads their session; 0 where there are none."""
+        inside = _children(self.child) if self.relayed else []
+        return inside[0] if inside else 0
+
+    def _command(self) -> int:
+        """The command inside of the namespaces; 0 where there are none, or it has not begun."""
+        leader = self._leader()
+        inside = _children(leader) if leader else []
+        return inside[0] if inside else 0
 
     def _reap(self) -> bool:
         """Collect every ended process of the tree, tell when the child itself is among them; return if any is left."""
@@ -228,7 +256,26 @@ class Supervisor:
                 return True
             if pid == self.child:
                 self.child = 0
-                self.tell(exited=status)
+                if self.relayed:
+                    self._tell_relayed(status)
+                else:
+                    self.tell(exited=status)
+
+    def _tell_relayed(self, status: int) -> None:
+        """Tell how the command ended, from the exit code that stands for it."""
+        try:
+            said = os.read(self.status, 65536)
+        except BlockingIOError:
+            said = b""
+        if not os.WIFEXITED(status):
+            self.tell(exited=status)
+        elif b"exit-code" not in said:
+            # it is said for a command that began, and for no other
+            self.tell(exited=status, refused=True)
+        else:
+            code = os.WEXITSTATUS(status)
+            # as a shell has it: the number of the signal that ended the command
+            self.tell(exited=code - 128 if 128 < code <= 128 + signal.NSIG else status)
 
     def _kill_tree(self, give_up_s: float) -> list[int]:
         """Kill whatever is left, again and again until nothing is: a member may fork while it is being found.
@@ -270,6 +317,15 @@ def descendants(root: int) -> list[int]:
             found.append(pid)
             open_ends.append(pid)
     return [pid for pid in found if pid not in dead]
+
+
+def _children(pid: int) -> list[int]:
+    """List the children of a process, oldest first."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as children:  # noqa: PTH123 - as above
+            return [int(child) for child in children.read().split()]
+    except OSError:
+        return []
 
 
 def _parked(descriptor: int, floor: int) -> int:

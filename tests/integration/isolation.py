@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,14 @@ from typing import Any
 from benchmax.auth import ModelAuth, StaticBearerAuth
 from benchmax.bundle import Bundle, dump_bundle
 from benchmax.envs import Dataset, Environment, Example, RolloutOutcome, RolloutRequest
+from runner import isolate
 
 BASE_URL = "http://127.0.0.1:9/v1"
 """The discard port: an endpoint that nothing here ever calls."""
+
+
+unconfined = functools.partial(isolate, sandbox="off")
+"""For tests that and whose environments talk by files: in a sandbox each worker has its own."""
 
 
 def bundled(module: ModuleType, name: str, **arguments: object) -> Bundle:

@@ -20,7 +20,7 @@ from runner.provision import Cache
 from tests.contract.loopback import Received, completion, running_server
 from tests.contract.loopback import call as tool_call
 from tests.integration.environments import asking, documents, probing
-from tests.integration.isolation import bundled, requests_for, run_one, texts
+from tests.integration.isolation import bundled, requests_for, run_one, texts, unconfined
 
 pytestmark = pytest.mark.integration
 
@@ -172,7 +172,7 @@ async def test_a_worker_that_replaces_another_is_made_with_what_was_bound_at_the
     first, other = Tenant("first"), Tenant("other")
     bundle = bundled(documents, "Documents", url=url, marker=str(tmp_path / "marker"))
     with bind_model_auth({"embedding": Binding(first, urls=[url])}):
-        env = isolate(bundle, cache=Cache(shared_cache))
+        env = unconfined(bundle, cache=Cache(shared_cache))
         async with env:
             dataset = await env.create_dataset("eval", tmp_path)
             with bind_model_auth({"embedding": Binding(other, urls=[url])}):

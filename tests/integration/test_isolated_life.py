@@ -25,12 +25,11 @@ from runner import (
     WorkerEvent,
     WorkerLostError,
     WorkerStartError,
-    isolate,
     write_artifact,
 )
 from runner.provision import Cache
 from tests.integration.environments import failing, probing, scripted
-from tests.integration.isolation import alive, bundled, requests_for, run_one, texts, until
+from tests.integration.isolation import alive, bundled, requests_for, run_one, texts, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -61,7 +60,7 @@ def probe(shared_cache: Path, tmp_path: Path) -> Callable[..., Any]:
     async def opened(**options: Any) -> AsyncIterator[Probe]:
         events: list[Any] = []
         bundle = bundled(probing, "Probing")
-        async with isolate(bundle, cache=Cache(shared_cache), on_event=events.append, **options) as env:
+        async with unconfined(bundle, cache=Cache(shared_cache), on_event=events.append, **options) as env:
             yield Probe(env, await env.create_dataset("eval", tmp_path), events)
 
     return opened
@@ -143,7 +142,7 @@ async def test_a_group_that_comes_back_earns_the_restarts_back(probe: Any) -> No
 
 async def test_restarts_that_fail_count_too(shared_cache: Path, tmp_path: Path) -> None:
     bundle = bundled(failing, "OnlyOnceAndExits", marker=str(tmp_path / "marker"))
-    async with isolate(bundle, cache=Cache(shared_cache), limits=Limits(restarts=2)) as env:
+    async with unconfined(bundle, cache=Cache(shared_cache), limits=Limits(restarts=2)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         (outcome,) = (await env.run_group(requests_for(dataset[0]))).values()
         assert outcome.termination_reason == "sandbox_error"
@@ -174,7 +173,7 @@ async def test_closing_lets_rollouts_in_flight_clean_up_and_calls_them_cancelled
 
 async def test_closing_while_a_worker_is_being_replaced_leaves_none_behind(shared_cache: Path, tmp_path: Path) -> None:
     bundle = bundled(failing, "SlowTheSecondTime", marker=str(tmp_path / "marker"))
-    async with isolate(bundle, cache=Cache(shared_cache)) as env:
+    async with unconfined(bundle, cache=Cache(shared_cache)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         await env.run_group(requests_for(dataset[0]))
         replacing = asyncio.ensure_future(env.run_group(requests_for(dataset[0])))
@@ -184,7 +183,7 @@ async def test_closing_while_a_worker_is_being_replaced_leaves_none_behind(share
 
 
 def test_closing_in_another_event_loop_is_refused_and_leaves_it_open(shared_cache: Path) -> None:
-    env = isolate(bundled(scripted, "Scripted"), cache=Cache(shared_cache))
+    env = unconfined(bundled(scripted, "Scripted"), cache=Cache(shared_cache))
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(env.start())
@@ -283,7 +282,7 @@ async def test_a_killed_caller_leaves_nothing_of_the_tree(shared_cache: Path, tm
             def tell(event):
                 if type(event).__name__ == "WorkerEvent":
                     print(event.pid, flush=True)
-            async with isolate(artifact, cache=Cache(cache), on_event=tell) as env:
+            async with isolate(artifact, cache=Cache(cache), sandbox="off", on_event=tell) as env:
                 examples = {e.id: e for e in await env.create_dataset("eval", Path(folder))}
                 for act in ("grandchild", "block"):
                     auth = StaticBearerAuth("t")
@@ -311,7 +310,7 @@ async def test_a_killed_caller_leaves_nothing_of_the_tree(shared_cache: Path, tm
 
 async def test_a_constructor_that_raises_is_one_remote_error_with_its_traceback(shared_cache: Path) -> None:
     with pytest.raises(RemoteError, match="constructing the environment raised ValueError: no such colour") as caught:
-        async with isolate(bundled(failing, "RaisesInConstructor"), cache=Cache(shared_cache)):
+        async with unconfined(bundled(failing, "RaisesInConstructor"), cache=Cache(shared_cache)):
             pass
     assert "in __init__" in caught.value.remote_traceback
     assert caught.value.remote_type == "ValueError"
@@ -319,14 +318,14 @@ async def test_a_constructor_that_raises_is_one_remote_error_with_its_traceback(
 
 async def test_a_constructor_that_ends_the_process_is_a_start_error_that_says_how(shared_cache: Path) -> None:
     with pytest.raises(WorkerStartError, match="exit code 7") as caught:
-        async with isolate(bundled(failing, "ExitsInConstructor"), cache=Cache(shared_cache)):
+        async with unconfined(bundled(failing, "ExitsInConstructor"), cache=Cache(shared_cache)):
             pass
     assert "last words" in str(caught.value)
 
 
 async def test_a_constructor_that_hangs_is_ended_by_the_start_up_limit(shared_cache: Path) -> None:
     with pytest.raises(WorkerStartError, match=r"not ready after 1\.5 s"):
-        async with isolate(
+        async with unconfined(
             bundled(failing, "HangsInConstructor"), cache=Cache(shared_cache), limits=Limits(startup_s=1.5)
         ):
             pass
@@ -336,12 +335,12 @@ async def test_a_start_that_fails_in_one_worker_or_is_cancelled_leaves_none_behi
     shared_cache: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(RemoteError, match="constructing the environment raised FileExistsError"):
-        async with isolate(
+        async with unconfined(
             bundled(failing, "OnlyOnce", marker=str(tmp_path / "marker")), cache=Cache(shared_cache), workers=2
         ):
             pass
     starting = asyncio.ensure_future(
-        isolate(bundled(failing, "HangsInConstructor"), cache=Cache(shared_cache)).__aenter__()
+        unconfined(bundled(failing, "HangsInConstructor"), cache=Cache(shared_cache)).__aenter__()
     )
     await asyncio.sleep(0.3)
     starting.cancel()
@@ -351,16 +350,16 @@ async def test_a_start_that_fails_in_one_worker_or_is_cancelled_leaves_none_behi
 
 async def test_an_aclose_that_raises_is_told_and_one_that_hangs_is_ended(shared_cache: Path) -> None:
     with pytest.raises(RemoteError, match="aclose raised RuntimeError: cannot close"):
-        async with isolate(bundled(failing, "RaisesInClose"), cache=Cache(shared_cache)):
+        async with unconfined(bundled(failing, "RaisesInClose"), cache=Cache(shared_cache)):
             pass
     limits = Limits(shutdown_s=0.5)
     with pytest.raises(WorkerLostError, match=r"did not end within 0\.5 s; .* It was at .* in HangsInClose\.aclose\."):
-        async with isolate(bundled(failing, "HangsInClose"), cache=Cache(shared_cache), limits=limits):
+        async with unconfined(bundled(failing, "HangsInClose"), cache=Cache(shared_cache), limits=limits):
             pass
 
 
 async def test_a_dataset_that_changes_with_the_worker_is_an_error(shared_cache: Path, tmp_path: Path) -> None:
-    async with isolate(bundled(failing, "ChangingDataset"), cache=Cache(shared_cache)) as env:
+    async with unconfined(bundled(failing, "ChangingDataset"), cache=Cache(shared_cache)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         (died,) = (await env.run_group(requests_for(dataset[0]))).values()
         assert died.termination_reason == "sandbox_error"
@@ -370,16 +369,16 @@ async def test_a_dataset_that_changes_with_the_worker_is_an_error(shared_cache: 
 
 async def test_create_dataset_that_raises_or_hangs_is_one_error(shared_cache: Path, tmp_path: Path) -> None:
     limits = Limits(dataset_s=0.5, cancel_grace_s=0.5)
-    async with isolate(bundled(scripted, "Scripted"), cache=Cache(shared_cache)) as env:
+    async with unconfined(bundled(scripted, "Scripted"), cache=Cache(shared_cache)) as env:
         with pytest.raises(RemoteError, match=r"create_dataset\('eval'\) raised FileNotFoundError"):
             await env.create_dataset("eval", tmp_path)
-    async with isolate(bundled(failing, "HangsInDataset"), cache=Cache(shared_cache), limits=limits) as env:
+    async with unconfined(bundled(failing, "HangsInDataset"), cache=Cache(shared_cache), limits=limits) as env:
         with pytest.raises(WorkerLostError, match=r"did not end within 0\.5 s"):
             await env.create_dataset("eval", tmp_path)
 
 
 async def test_properties_need_a_started_environment(shared_cache: Path) -> None:
-    env = isolate(bundled(scripted, "Scripted"), cache=Cache(shared_cache))
+    env = unconfined(bundled(scripted, "Scripted"), cache=Cache(shared_cache))
     for look in (
         lambda: env.scorable_termination_reasons,
         lambda: env.requires_public_model_endpoint,
@@ -397,7 +396,7 @@ async def test_properties_need_a_started_environment(shared_cache: Path) -> None
 
 
 async def test_what_the_environment_says_about_itself_arrives_with_the_ready_message(shared_cache: Path) -> None:
-    async with isolate(bundled(failing, "Outspoken"), cache=Cache(shared_cache)) as env:
+    async with unconfined(bundled(failing, "Outspoken"), cache=Cache(shared_cache)) as env:
         assert env.scorable_termination_reasons == frozenset({"finished", "nearly"})
         assert env.requires_public_model_endpoint is True
         (finding,) = env.validation_diagnostics()
@@ -407,7 +406,6 @@ async def test_what_the_environment_says_about_itself_arrives_with_the_ready_mes
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"sandbox": "namespaces"}, "not built yet"),
         ({"sandbox": "bogus"}, "not known"),
         ({"network": "none"}, "not built yet"),
         ({"credentials": "gateway"}, "not built yet"),
@@ -416,12 +414,12 @@ async def test_what_the_environment_says_about_itself_arrives_with_the_ready_mes
 )
 def test_an_option_that_cannot_be_had_is_a_usage_error_at_once(options: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
-        isolate(bundled(scripted, "Scripted"), **options)
+        unconfined(bundled(scripted, "Scripted"), **options)
 
 
 async def test_fifty_first_calls_at_once_start_one_worker(shared_cache: Path, tmp_path: Path) -> None:
     events: list[Any] = []
-    env = isolate(bundled(probing, "Probing"), cache=Cache(shared_cache), on_event=events.append)
+    env = unconfined(bundled(probing, "Probing"), cache=Cache(shared_cache), on_event=events.append)
     try:
         datasets = await asyncio.gather(*(env.create_dataset("eval", tmp_path) for _ in range(50)))
     finally:

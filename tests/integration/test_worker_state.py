@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from benchmax.envs import Dataset, RolloutOutcome
-from runner import Limits, RecordEvent, RemoteError, isolate
+from runner import Limits, RecordEvent, RemoteError
 from runner.provision import Cache
 from tests.integration.environments import listing
-from tests.integration.isolation import bundled, requests_for, until
+from tests.integration.isolation import bundled, requests_for, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ def opened(shared_cache: Path, tmp_path: Path) -> Open:
     @asynccontextmanager
     async def opened(name: str = "Listing", *, options: Any = None, **arguments: Any) -> AsyncIterator[Any]:
         bundle = bundled(listing, name, folder=str(tmp_path), **arguments)
-        async with isolate(bundle, cache=Cache(shared_cache), **(options or {})) as env:
+        async with unconfined(bundle, cache=Cache(shared_cache), **(options or {})) as env:
             yield env
 
     return opened

@@ -11,14 +11,16 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner import process as process_module
-from runner.errors import RunnerError, UsageError
+from runner.errors import RunnerError, SandboxUnavailableError
 from runner.process import Exit, OutputTail, Process
+from runner.sandbox.machine import this_machine
 from runner.sandbox.policy import SandboxPolicy
 from tests.unit.process_lab import POLICY, Output, exists, gone_soon, running, start
 
@@ -129,8 +131,12 @@ async def test_what_cannot_be_executed_is_one_error_that_names_it(argv: list[str
     assert text in str(caught.value)
 
 
-async def test_a_level_that_is_not_built_is_refused_before_anything_is_started() -> None:
-    with pytest.raises(UsageError, match="not built yet"):
+async def test_a_level_that_this_machine_lacks_is_refused_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = replace(this_machine(), landlock=0)
+    monkeypatch.setattr("runner.process.this_machine", lambda: machine)
+    with pytest.raises(SandboxUnavailableError, match="this kernel offers no Landlock"):
         await Process.start(["/bin/true"], env={}, cwd=Path("/"), policy=SandboxPolicy(level="landlock"))
 
 

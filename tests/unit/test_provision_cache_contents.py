@@ -106,6 +106,18 @@ def test_file_that_became_a_link_to_the_same_content_is_found(venv: Path) -> Non
     assert f"{SITE}/pack/data.txt was changed" in changes(venv, contents, {})
 
 
+def test_everybody_may_read_a_finished_venv_and_nobody_write_it_whatever_the_installers_cache_allowed(
+    venv: Path,
+) -> None:
+    (venv / SITE / "pack/data.txt").chmod(0o600)
+    (venv / "bin/pack").chmod(0o700)
+    (venv / SITE / "pack").chmod(0o700)
+    record(venv)
+    modes = {path: stat.S_IMODE((venv / path).stat().st_mode) for path in ("bin/pack", f"{SITE}/pack")}
+    assert modes == {"bin/pack": 0o555, f"{SITE}/pack": 0o555}
+    assert stat.S_IMODE((venv / SITE / "pack/data.txt").stat().st_mode) == 0o444
+
+
 def test_link_to_another_interpreter_is_found(venv: Path) -> None:
     contents = record(venv)
     (venv / "bin").chmod(0o755)
