@@ -1,4 +1,4 @@
-"""`scripts/bench start|provision|worker|model|all [--write] [--ours]`."""
+"""`scripts/bench start|provision|worker|sandbox|model|all [--write] [--ours]`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import model, provision, start, worker
+from scripts.benchmarks import model, provision, sandbox, start, worker
 from scripts.benchmarks.table import machine, render, write
 
 BENCHMARKS = {
     "start": start.measure,
     "provision": provision.measure,
     "worker": worker.measure,
+    "sandbox": sandbox.measure,
     "model": model.measure,
 }
 

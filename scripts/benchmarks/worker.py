@@ -162,7 +162,7 @@ def _limit(what: str, value: float, goal: float) -> Row:
 
 
 def _isolate(kind: type[Environment[Any, Any]], **options: Any) -> IsolatedEnvironment:
-    return isolate(dump_bundle(kind, local_modules=[subject]), cache=Cache(), **options)
+    return isolate(dump_bundle(kind, local_modules=[subject]), cache=Cache(), sandbox="off", **options)
 
 
 def _requests(example: Any, number: int, *, model: str = "m", size: int = GROUP) -> list[RolloutRequest[Any]]:
