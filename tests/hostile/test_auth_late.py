@@ -13,7 +13,7 @@ from benchmax.auth import ModelRequestContext
 from runner import Binding, Limits, isolate
 from runner.provision import Cache
 from tests.hostile.environments import borrowing
-from tests.integration.isolation import bundled, requests_for, run_one, until
+from tests.integration.isolation import bundled, requests_for, run_one, unconfined, until
 from tests.unit.broker_lab import Held, Source
 
 pytestmark = pytest.mark.integration
@@ -27,7 +27,7 @@ async def test_a_rollout_out_of_time_gets_no_more_headers_while_its_siblings_are
     own, judge = Source(), Source()
     bundle = bundled(borrowing, "Borrowing", judge_url=JUDGE)
     auth: dict[str, Any] = {"judge": Binding(judge, urls=[JUDGE])}
-    async with isolate(bundle, auth=auth, cache=Cache(shared_cache), limits=Limits(rollout_s=1.0)) as env:
+    async with unconfined(bundle, auth=auth, cache=Cache(shared_cache), limits=Limits(rollout_s=1.0)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         outcomes = await run_one(env, dataset, "outstay", count=2, auth=own)
         audit = env.audit

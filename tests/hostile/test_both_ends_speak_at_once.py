@@ -15,12 +15,12 @@ import pytest
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs import RolloutRequest
-from runner import Limits, WorkerEvent, isolate
+from runner import Limits, WorkerEvent
 from runner.artifact import write_artifact
 from runner.provision import Cache
 from tests.conftest import require
 from tests.hostile.environments import exchanging
-from tests.integration.isolation import BASE_URL, bundled, requests_for, run_one, until
+from tests.integration.isolation import BASE_URL, bundled, requests_for, run_one, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +56,7 @@ async def test_a_worker_that_is_killed_while_five_megabytes_are_written_to_it_is
         if isinstance(event, WorkerEvent) and event.state == "ready":
             workers.append(event.pid)
 
-    async with isolate(bundled(exchanging, "Exchanging"), cache=Cache(shared_cache), on_event=on_event) as env:
+    async with unconfined(bundled(exchanging, "Exchanging"), cache=Cache(shared_cache), on_event=on_event) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         blocking = asyncio.ensure_future(run_one(env, dataset, "block"))
         await until((tmp_path / "blocking").exists, what="the blocking rollout")
@@ -85,7 +85,7 @@ async def test_ten_thousand_outcomes_reach_callers_that_look_every_millisecond_a
 ) -> None:
     # a busy machine may need more than the usual grace for what was given up
     limits = Limits(cancel_grace_s=120)
-    async with isolate(bundled(exchanging, "Exchanging"), cache=Cache(shared_cache), limits=limits) as env:
+    async with unconfined(bundled(exchanging, "Exchanging"), cache=Cache(shared_cache), limits=limits) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         quick = next(example for example in dataset if example.id == "quick")
         given_up = 0

@@ -18,13 +18,12 @@ from runner import (
     RunnerError,
     WorkerLostError,
     WorkerStartError,
-    isolate,
 )
 from runner.limits import MIB
 from runner.provision import Cache
 from tests.contract import loopback
 from tests.hostile.environments import crashing
-from tests.integration.isolation import alive, bundled, run_one, until
+from tests.integration.isolation import alive, bundled, run_one, unconfined, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -221,7 +220,7 @@ async def play(phase: str, deed: str, folder: Path, cache: Path, url: str) -> Fa
     told = Told(folder)
     fate = Fate("finished")
     try:
-        async with isolate(bundle, cache=Cache(cache), limits=limits(phase, deed), on_event=told) as env:
+        async with unconfined(bundle, cache=Cache(cache), limits=limits(phase, deed), on_event=told) as env:
             dataset = await env.create_dataset("eval", folder)
             if phase in ("import", "construct", "dataset", "shutdown"):
                 await run_one(env, dataset, "fine")

@@ -10,7 +10,7 @@ from runner import Limits, RemoteError, WorkerLostError, isolate
 from runner.protocol import DatasetPart, encode
 from runner.provision import Cache
 from tests.hostile.environments import endless, speaking
-from tests.integration.isolation import bundled, run_one
+from tests.integration.isolation import bundled, run_one, unconfined
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ async def test_a_worker_that_sends_ids_without_end_is_ended(
     (tmp_path / "dataset.work").write_bytes(encode(DatasetPart(call=1, ids=ids)))
     limits = Limits(dataset_examples=40_000, dataset_bytes=20_000_000)
     before = memory_mib()
-    async with isolate(bundled(speaking, "Speaking", endless=True), cache=Cache(shared_cache), limits=limits) as env:
+    async with unconfined(bundled(speaking, "Speaking", endless=True), cache=Cache(shared_cache), limits=limits) as env:
         with pytest.raises(WorkerLostError, match=text):
             await env.create_dataset("eval", tmp_path)
         (tmp_path / "dataset.work").unlink()

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from benchmax.envs import Dataset, RolloutOutcome
-from runner import IsolatedEnvironment, isolate
+from runner import IsolatedEnvironment
 from runner.fields import PlainOutcome, RemoteFailure
 from runner.limits import MAX_FRAME_BYTES, MAX_TRANSCRIPT_VALUES
 from runner.protocol import (
@@ -37,7 +37,7 @@ from runner.protocol import (
 )
 from runner.provision import Cache
 from tests.hostile.environments import speaking
-from tests.integration.isolation import bundled, run_one, until
+from tests.integration.isolation import bundled, run_one, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -171,7 +171,7 @@ async def test_a_lie_on_the_work_channel_ends_that_worker_and_the_next_one_is_fi
     (tmp_path / "honest.txt").touch()
     for name, (data, _) in cases.items():
         (tmp_path / f"{name}.work").write_bytes(data)
-    async with isolate(bundled(speaking, "Speaking"), cache=Cache(shared_cache)) as env:
+    async with unconfined(bundled(speaking, "Speaking"), cache=Cache(shared_cache)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         for name, (_, text) in cases.items():
             await honest(env, dataset)
@@ -190,7 +190,7 @@ async def test_a_lie_on_the_auth_channel_ends_that_worker_too(shared_cache: Path
     (tmp_path / "honest.txt").touch()
     for name, (data, _) in AUTH.items():
         (tmp_path / f"{name}.auth").write_bytes(data)
-    async with isolate(bundled(speaking, "Speaking"), cache=Cache(shared_cache)) as env:
+    async with unconfined(bundled(speaking, "Speaking"), cache=Cache(shared_cache)) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         for name, (_, text) in AUTH.items():
             await honest(env, dataset)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from benchmax.envs import RolloutOutcome
-from runner import Limits, RunnerError, isolate
+from runner import Limits, RunnerError
 from runner.protocol import AUTH_FD, HEADER, WORK_FD, encode
 from runner.provision import Cache
 from tests.hostile.environments import mutating
-from tests.integration.isolation import bundled, requests_for
+from tests.integration.isolation import bundled, requests_for, unconfined
 from tests.unit.message_samples import AUTH_FROM_WORKER, AUTH_TO_WORKER, FROM_WORKER, TO_WORKER
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -42,7 +42,7 @@ def memory_kib() -> int:
 
 async def live(folder: Path, cache: Path, ends: Counter[str]) -> None:
     """One environment's whole life; whatever the worker says, each call has one result of a known kind."""
-    env = isolate(bundled(mutating, "Mutating", folder=str(folder), seed=SEED), cache=Cache(cache), limits=LIMITS)
+    env = unconfined(bundled(mutating, "Mutating", folder=str(folder), seed=SEED), cache=Cache(cache), limits=LIMITS)
     try:
         await env.start()
         dataset = await env.create_dataset("eval", folder)

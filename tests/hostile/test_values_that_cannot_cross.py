@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runner import RecordEvent, RemoteError, RolloutRecord, isolate
+from runner import RecordEvent, RemoteError, RolloutRecord
 from runner.provision import Cache
 from tests.hostile.environments import giving
 from tests.hostile.environments.giving import LATER, REFUSED
-from tests.integration.isolation import bundled, requests_for, run_one, until
+from tests.integration.isolation import bundled, requests_for, run_one, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ async def test_whatever_a_rollout_gives_ten_others_in_flight_are_not_affected_an
         if isinstance(event, RecordEvent):
             records[event.record.rollout_id] = event.record
 
-    async with isolate(bundled(giving, "Giving"), cache=Cache(shared_cache), on_event=on_event) as env:
+    async with unconfined(bundled(giving, "Giving"), cache=Cache(shared_cache), on_event=on_event) as env:
         dataset = await env.create_dataset("eval", tmp_path)
         waiting = next(example for example in dataset if example.id == "waiting")
         go = tmp_path / "go"

@@ -20,12 +20,11 @@ from runner import (
     RunnerError,
     WorkerEvent,
     WorkerLostError,
-    isolate,
     write_artifact,
 )
 from runner.provision import Cache
 from tests.integration.environments import asking, failing, probing, scripted
-from tests.integration.isolation import alive, bundled, requests_for, run_one, until
+from tests.integration.isolation import alive, bundled, requests_for, run_one, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +58,7 @@ Make = Callable[..., Any]
 def make(shared_cache: Path, pids: Pids) -> Make:
     def make(module: Any = scripted, name: str = "Scripted", *, limits: Limits | None = None, **arguments: Any) -> Any:
         bundle = bundled(module, name, **arguments)
-        return isolate(bundle, cache=Cache(shared_cache), on_event=pids, limits=limits or Limits(shutdown_s=1.0))
+        return unconfined(bundle, cache=Cache(shared_cache), on_event=pids, limits=limits or Limits(shutdown_s=1.0))
 
     return make
 
@@ -212,7 +211,7 @@ def tell(event):
     if type(event).__name__ == "WorkerEvent":
         pids.append(event.pid)
 
-env = isolate(sys.argv[1], cache=Cache(Path(sys.argv[2])), on_event=tell)
+env = isolate(sys.argv[1], cache=Cache(Path(sys.argv[2])), sandbox="off", on_event=tell)
 loop = asyncio.new_event_loop()
 loop.run_until_complete(env.start())
 loop.close()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from runner import Limits, RecordEvent, RolloutRecord, StallEvent, isolate
+from runner import Limits, RecordEvent, RolloutRecord, StallEvent
 from runner.provision import Cache
 from tests.contract import loopback
 from tests.integration.environments import stalling
-from tests.integration.isolation import bundled, run_one, until
+from tests.integration.isolation import bundled, run_one, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +53,9 @@ def opened(shared_cache: Path, tmp_path: Path) -> Open:
     async def opened(limits: Limits = SHORT, **options: Any) -> AsyncIterator[Stalled]:
         events: list[Any] = []
         bundle = bundled(stalling, "Stalling")
-        async with isolate(bundle, cache=Cache(shared_cache), limits=limits, on_event=events.append, **options) as env:
+        async with unconfined(
+            bundle, cache=Cache(shared_cache), limits=limits, on_event=events.append, **options
+        ) as env:
             yield Stalled(env, await env.create_dataset("eval", tmp_path), events)
 
     return opened

@@ -14,11 +14,10 @@ import pytest
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs import Example, RolloutRequest
-from runner import isolate
 from runner.channel import WINDOW_BYTES
 from runner.provision import Cache
 from tests.integration.environments import gathering
-from tests.integration.isolation import BASE_URL, bundled, until
+from tests.integration.isolation import BASE_URL, bundled, unconfined, until
 
 pytestmark = pytest.mark.integration
 
@@ -70,7 +69,7 @@ def resident(pid: int) -> int:
 @asynccontextmanager
 async def running(cache: Path, folder: Path, count: int = 0) -> AsyncIterator[Setting]:
     bundle = bundled(gathering, "Gathering", count=count)
-    async with isolate(bundle, cache=Cache(cache)) as env:
+    async with unconfined(bundle, cache=Cache(cache)) as env:
         examples = {example.id: example for example in await env.create_dataset("eval", folder)}
         yield Setting(env, examples, folder)
 
