@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         WorkerLostError,
         WorkerStartError,
     )
-    from runner.isolated import IsolatedEnvironment, isolate
+    from runner.isolated import IsolatedEnvironment
+    from runner.isolating import isolate
     from runner.limits import Limits
     from runner.provision.options import ExtraIndex, ProvisionOptions
     from runner.record import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         RolloutRecord,
         RolloutsEndedEvent,
         StallEvent,
+        UnreachableEvent,
         WorkerEvent,
     )
 
@@ -81,7 +83,8 @@ _HOMES = {
         "WorkerLostError",
         "WorkerStartError",
     ),
-    "runner.isolated": ("IsolatedEnvironment", "isolate"),
+    "runner.isolated": ("IsolatedEnvironment",),
+    "runner.isolating": ("isolate",),
     "runner.limits": ("Limits",),
     "runner.provision.options": ("ExtraIndex", "ProvisionOptions"),
     "runner.record": (
@@ -92,6 +95,7 @@ _HOMES = {
         "RolloutRecord",
         "RolloutsEndedEvent",
         "StallEvent",
+        "UnreachableEvent",
         "WorkerEvent",
     ),
 }
@@ -132,6 +136,7 @@ __all__ = [
     "RunnerError",
     "SandboxUnavailableError",
     "StallEvent",
+    "UnreachableEvent",
     "UsageError",
     "WorkerEnd",
     "WorkerError",

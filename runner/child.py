@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import shutil
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
@@ -47,6 +46,7 @@ from runner.protocol import (
 from runner.provision.plan import series_of
 from runner.record import Watcher
 from runner.redaction import Redactor
+from runner.sandbox import disk
 
 EOF_WAIT_S: Final = 1.0
 EOF_ROUNDS: Final = 30
@@ -385,15 +385,14 @@ class Child:
         if self._work is not None:
             self._work.close()
         self._auth.close()
-        await asyncio.to_thread(shutil.rmtree, self._launched.folder, ignore_errors=True)
+        await asyncio.to_thread(disk.remove, str(self._launched.folder))
 
     def abandon(self) -> None:
         """End the worker without an event loop, when the one that it belongs to is closed; blocks until it is gone."""
         self._state = State.DEAD
         self._process.abandon()
         self._auth.inspector.close()
-        self._launched.work.close()
-        self._launched.auth.close()
+        self._launched.abandon()
 
     async def _until(self, *first: Awaitable[object], within_s: float) -> None:
         waits = [asyncio.ensure_future(this) for this in first]
@@ -406,6 +405,7 @@ class Child:
     async def _watch(self) -> None:
         """Wait for the worker's death, let what it had sent arrive, then settle everything that is open."""
         how = await self._process.wait()
+        await self._launched.egress.aclose()
         read = -1
         for _ in range(EOF_ROUNDS):
             if read == (read := self._work.reads if self._work is not None else -1):

@@ -29,15 +29,17 @@ def network_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
     return result
 
 
-def worker_environment(folder: Path, python: Path) -> dict[str, str]:
+def worker_environment(folder: Path, python: Path, *, proxies: bool = True) -> dict[str, str]:
     """Build the whole environment of a worker.
 
     Args:
         folder: Its private folder, with `home` and `tmp` in it.
         python: Its interpreter; programs of the same venv are found first.
+        proxies: Whether the proxies of this machine can be reached.
     """
+    network = network_environment()
     return {
-        **network_environment(),
+        **{name: value for name, value in network.items() if proxies or name in CERTIFICATES},
         "PATH": f"{python.parent}:{SYSTEM_PATH}",
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),

@@ -1,4 +1,4 @@
-"""`isolate`: an environment whose code runs in a sandboxed worker, in a venv of its own.
+"""An environment whose code runs in sandboxed workers, in a venv of its own.
 
 What works with `benchmax.bundle.load_bundle(bundle)` works with `isolate(bundle)`; only the process, the packages
 and the trust differ. Nothing that came out of the bundle is imported or unpickled here.
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from benchmax.bundle import Bundle
 from benchmax.envs.dataset import Dataset, validate_max_examples
 from benchmax.envs.environment import Environment, freeze_requests
 from benchmax.envs.shared_types import (
@@ -27,15 +25,17 @@ from benchmax.envs.shared_types import (
 )
 from runner.artifact import Artifact
 from runner.broker import AuditCount, AuditEntry, AuthValue, Broker
+from runner.egress import Count, Traffic, relays
 from runner.errors import RunnerError, UsageError, WorkerLostError
 from runner.handle import DatasetToken, ExampleHandle, check_example
 from runner.launch import Launch, what_it_reads
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
 from runner.protocol import Ready
-from runner.provision import ProvisionOptions, Venv, lock_beside, provision
+from runner.provision import ProvisionOptions, Venv, provision
 from runner.provision.cache import Cache
 from runner.provision.compilation import Compilation
+from runner.reach import Reach
 from runner.record import (
     Event,
     OnEvent,
@@ -44,11 +44,15 @@ from runner.record import (
     RecordEvent,
     RolloutRecord,
     RolloutsEndedEvent,
+    UnreachableEvent,
 )
 from runner.redaction import Redactor
-from runner.sandbox.levels import choose_policy
-from runner.sandbox.policy import BUILT_CREDENTIALS, SandboxPolicy, choose
+from runner.sandbox.data import can_overlay
+from runner.sandbox.endpoints import Endpoint
+from runner.sandbox.machine import this_machine
+from runner.sandbox.policy import SandboxPolicy
 from runner.shipment import ship
+from runner.variables import SecretVariables
 
 
 class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
@@ -63,7 +67,10 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         *,
         auth: Mapping[str, AuthValue] | None,
         policy: SandboxPolicy,
+        reach: Reach,
+        secrets: SecretVariables,
         workers: int,
+        data: Path | None,
         limits: Limits,
         python: str | None,
         cache: Cache,
@@ -74,12 +81,21 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._redactor = Redactor()
         self._broker = Broker(auth, self._redactor)
         self._policy = policy
+        self._reach = reach
+        self._secrets = secrets
+        for value in secrets.values():
+            self._redactor.learn_for_good(value)
+        self._traffic = Traffic(
+            lambda endpoint, reason: self._emit(UnreachableEvent(endpoint=str(endpoint), reason=reason))
+        )
         self._limits = limits
         self._python = python
         self._cache = cache
         self._provisioning = provisioning
         self._on_event = on_event
         self._workers = workers
+        self._data = data
+        self._overlaid: Path | None = None
         self._pool: Pool | None = None
         self._starting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -133,14 +149,22 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             on_event=lambda event: self._phase(event.phase, event.message),
         )
         self._compilation = Compilation(self._venv, self._limits, self._phase)
+        if self._data is not None and self._policy.level == "namespaces":
+            found = await asyncio.to_thread(_resolved, self._data)
+            if await asyncio.to_thread(can_overlay, found, this_machine()):
+                self._overlaid = found
         launch = Launch(
             python=self._venv.python,
+            prefix=self._venv.base_prefix,
             boot=await asyncio.to_thread(ship, self._cache.root / "worker"),
             readable=what_it_reads(self._venv, self._policy),
             pickled=self._artifact.bundle.pickled,
             metadata=metadata,
             policy=self._policy,
             limits=self._limits,
+            data=self._overlaid,
+            secrets=self._secrets,
+            routes=relays(self._policy.endpoints, self._traffic),
         )
         self._phase("start", f"starting {self._workers} worker{'s' if self._workers > 1 else ''}")
         listeners = Listeners(
@@ -261,6 +285,23 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         return self._policy
 
     @property
+    def data(self) -> Literal["real folder", "overlay", "copy"]:
+        """What workers have of the folder that was named beforehand, or of any other one."""
+        if self._policy.level == "off":
+            return "real folder"
+        return "copy" if self._overlaid is None else "overlay"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the secret variables that its workers have."""
+        return tuple(self._secrets)
+
+    @property
+    def connections(self) -> Mapping[Endpoint, Count]:
+        """What became of the workers' connections, in a network of their own, by endpoint."""
+        return {endpoint: self._traffic.counts.get(endpoint, Count()) for endpoint in self._policy.endpoints}
+
+    @property
     def audit(self) -> tuple[AuditEntry, ...]:
         """Header requests that were answered or refused, in order; of each verdict the newest."""
         return self._broker.audit
@@ -294,7 +335,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         validate_max_examples(max_examples)
         await self.start()
         scope = self._broker.scope()
-        base_dir = await asyncio.to_thread(lambda: Path(base_dir).expanduser().resolve())
+        base_dir = await asyncio.to_thread(_resolved, base_dir)
         pool = self._running()
         number, ids = await pool.create_dataset(split, base_dir, max_examples, scope)
         token = DatasetToken(self, number, pool.forget_soon)
@@ -304,7 +345,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         """Run one group in a worker.
 
         Raises:
-            ValueError: the requests do not form a group, or an example is not from this environment's dataset.
+            ValueError: the requests do not form a group, an example is not from this environment's dataset, or the
+                worker could not reach a request's model.
             RemoteError: `run_group` raised in the worker.
             RestartsUsedUpError: workers ended one after the other, more often than `Limits.restarts` allows.
             RemoteError, WorkerStartError: a worker that was to replace one did not become ready.
@@ -317,7 +359,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         """Run one rollout in a worker, without group scoring; the four base fields of its attempt come back.
 
         Raises:
-            ValueError: the example is not from this environment's dataset.
+            ValueError: the example is not from this environment's dataset, or the worker could not reach the model.
             RemoteError: `run_rollout` raised in the worker.
             WorkerLostError: no worker could be started any more.
         """
@@ -343,6 +385,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     ) -> tuple[RolloutAttempt | None, Mapping[str, RolloutOutcome]]:
         for request in requests:
             check_example(request, self)
+            self._reach.check(request.base_url)
         # captured before the first wait: the caller's bindings are those of now
         scope = self._broker.scope(requests)
         await self.start()
@@ -384,67 +427,13 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             asyncio.get_running_loop().call_exception_handler({"message": "on_event raised", "exception": error})
 
 
+def _resolved(path: Path) -> Path:
+    return Path(path).expanduser().resolve()
+
+
 def _other_loop() -> RunnerError:
     return RunnerError("the environment belongs to another event loop.", hint="Use and close it where it was started.")
 
 
 def _not_started() -> RunnerError:
     return RunnerError("the environment has not been started.", hint="Use `async with isolate(...) as env:`.")
-
-
-def isolate(
-    bundle: Bundle | Artifact | Path | str,
-    *,
-    auth: Mapping[str, AuthValue] | None = None,
-    sandbox: str = "auto",
-    network: str = "open",
-    credentials: str = "headers",
-    workers: int = 1,
-    limits: Limits | None = None,
-    python: str | None = None,
-    lock: Path | None = None,
-    provisioning: ProvisionOptions | None = None,
-    cache: Cache | None = None,
-    on_event: OnEvent | None = None,
-) -> IsolatedEnvironment:
-    """Give a bundle's environment, isolated: its code runs in a venv and a process of its own.
-
-    Args:
-        bundle: A bundle, or the folder of an artifact.
-        auth: What `InjectedAuth` names in the bundle resolve to: a `ModelAuth`, or a `Binding` that also says for
-            which URLs. An active `bind_model_auth` replaces it whole.
-        sandbox: `auto` (the strongest level there is) or a level.
-        network: Network mode; `open` shares the host's.
-        credentials: `headers`: the worker gets headers per request, never the credential source.
-        workers: Processes to spread groups over.
-        limits: What the bundle may use.
-        python: An interpreter of the bundle's series, by path; found by itself when `None`.
-        lock: A lock to install from. `None` takes the artifact's own `pylock.toml`, if it has one.
-        provisioning: How the venv's packages are looked for and chosen, such as the package index.
-        cache: Where venvs are kept; the user's cache folder when `None`.
-        on_event: Called with each event (phases, records, output), on the event loop.
-
-    Raises:
-        UsageError: the folder or a file of the artifact is missing, or an option's value is unknown or not built.
-        ArtifactError: the artifact's metadata is broken.
-        SandboxUnavailableError: the level that was asked for does not work here.
-        TypeError, ValueError: an entry of `auth` is not valid.
-    """
-    if type(workers) is not int or workers < 1:
-        raise UsageError(f"workers must be a positive integer, got {workers!r}.")
-    choose("credentials", credentials, known=("headers", "gateway"), built=BUILT_CREDENTIALS)
-    artifact = Artifact.of(bundle)
-    limits = limits or Limits()
-    options = provisioning or ProvisionOptions()
-    options = options if lock is None else replace(options, lock=Path(lock))
-    return IsolatedEnvironment(
-        artifact,
-        auth=auth,
-        policy=choose_policy(sandbox, network, memory_bytes=limits.memory_bytes),
-        workers=workers,
-        limits=limits,
-        python=python,
-        cache=cache or Cache(),
-        provisioning=lock_beside(options, artifact.path),
-        on_event=on_event,
-    )

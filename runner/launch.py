@@ -10,20 +10,25 @@ import os
 import shutil
 import socket
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmax.bundle import BundleMetadata
+from runner.egress import Egress, Handler, take_over
 from runner.environ import CERTIFICATES, worker_environment
 from runner.limits import MAX_DUMP_BYTES, Limits
 from runner.process import OutputTail, Process
 from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, WORK_FD
 from runner.provision.venv import Venv
-from runner.sandbox.data import DataCopies
+from runner.sandbox.bubblewrap import LISTENERS_FD
+from runner.sandbox.data import DataCopies, make_overlay
+from runner.sandbox.endpoints import Endpoint, listeners
 from runner.sandbox.fitting import fit
 from runner.sandbox.machine import this_machine
 from runner.sandbox.policy import SandboxPolicy
 from runner.sandbox.view import interpreter
+from runner.variables import SecretVariables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +37,29 @@ class Launch:
 
     Args:
         python: The venv's interpreter.
+        prefix: Where that interpreter must find its standard library, with all symbolic links resolved.
         boot: First file of the worker's code.
         pickled: The bundle's pickle, exactly the bytes that were digested.
         metadata: The bundle's metadata; the worker must report its series of Python and of benchmax.
         policy: How it is confined.
         limits: What it may use.
         readable: What it reads beside the system and its own code: venv, interpreter, certificates.
+        data: A folder of the caller's that it is to have as an overlay, as `can_overlay` says that it can.
+        secrets: Variables of its environment beside those that every worker has.
+        routes: What becomes of its connections to each of the policy's endpoints.
     """
 
     python: Path
+    prefix: Path
     boot: Path
     pickled: bytes
     metadata: BundleMetadata
     policy: SandboxPolicy
     limits: Limits
     readable: tuple[str, ...] = ()
+    data: Path | None = None
+    secrets: SecretVariables = field(default_factory=SecretVariables)
+    routes: Mapping[Endpoint, Handler] = field(default_factory=dict)
 
 
 def what_it_reads(venv: Venv, policy: SandboxPolicy) -> tuple[str, ...]:
@@ -74,6 +87,7 @@ class Launched:
         stdout: What it wrote to its standard output.
         stderr: The same for standard error.
         policy: How it is confined.
+        egress: Takes the connections that it makes in a network of its own.
     """
 
     process: Process
@@ -84,15 +98,25 @@ class Launched:
     stdout: OutputTail
     stderr: OutputTail
     policy: SandboxPolicy
+    egress: Egress
     _copies: DataCopies
 
+    def abandon(self) -> None:
+        """Close all sockets without an event loop."""
+        self.work.close()
+        self.auth.close()
+        self.egress.abandon()
+
     def data(self, base_dir: Path) -> Path:
-        """Return where the worker finds a folder of the caller: there, or in a sandbox its own copy of it.
+        """Return where the worker finds a folder of the caller: there, or in a sandbox its own overlay or copy of it.
 
         Raises:
             UsageError: it is too large to copy.
             OSError: it cannot be read or copied.
         """
+        overlay = self.policy.overlay
+        if overlay is not None and overlay.lower == str(base_dir):
+            return Path(overlay.target)
         return base_dir if self.policy.level == "off" else self._copies.of(base_dir)
 
     @classmethod
@@ -106,13 +130,17 @@ class Launched:
         private = folder / "private"
         work, work_theirs = socket.socketpair()
         auth, auth_theirs = socket.socketpair()
+        listening, listening_theirs = socket.socketpair()
         bundle = _bundle_file(launch.pickled)
         dump = _dump_file()
         stdout, stderr = OutputTail(launch.limits.output_bytes), OutputTail(launch.limits.output_bytes)
         try:
             process = await Process.start(
-                [str(launch.python), "-s", "-P", "-X", "utf8", str(launch.boot)],
-                env=worker_environment(private, launch.python),
+                [str(launch.python), "-s", "-P", "-X", "utf8", str(launch.boot), str(launch.prefix)],
+                env={
+                    **launch.secrets,
+                    **worker_environment(private, launch.python, proxies=policy.network == "open"),
+                },
                 cwd=private / "work",
                 policy=policy,
                 descriptors={
@@ -120,11 +148,19 @@ class Launched:
                     AUTH_FD: auth_theirs.fileno(),
                     BUNDLE_FD: bundle,
                     DUMP_FD: dump,
+                    **({LISTENERS_FD: listening_theirs.fileno()} if policy.network != "open" else {}),
                 },
                 stdout=stdout.write,
                 stderr=stderr.write,
                 remove=folder,
             )
+            try:
+                expected = listeners(policy.endpoints) if policy.network != "open" else ()
+                taken = zip(take_over(listening, len(expected)), expected, strict=True)
+                egress = Egress((found, launch.routes[where.endpoint]) for found, where in taken)
+            except BaseException:
+                await process.end(0)
+                raise
         except BaseException:
             work.close()
             auth.close()
@@ -134,6 +170,8 @@ class Launched:
         finally:
             work_theirs.close()
             auth_theirs.close()
+            listening.close()
+            listening_theirs.close()
             os.close(bundle)
         return cls(
             process=process,
@@ -144,7 +182,8 @@ class Launched:
             stdout=stdout,
             stderr=stderr,
             policy=policy,
-            _copies=DataCopies(folder / "data", folder / "staging", policy.uid),
+            egress=egress,
+            _copies=DataCopies(folder / "data", folder / "staging", policy.uid, launch.limits),
         )
 
 
@@ -166,6 +205,8 @@ def _prepare(launch: Launch) -> tuple[Path, SandboxPolicy]:
         folder.chmod(0o711)
         (folder / "data").chmod(0o755)
         (folder / "staging").chmod(0o700)
+    if launch.data is not None:
+        policy = replace(policy, overlay=make_overlay(launch.data, folder))
     return folder, policy
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,8 @@ class Limits:
     """What a bundle may use. Each deadline is counted on its own and owned by the caller's process.
 
     Raises:
-        ValueError: a value is not a positive, finite number, a size or count not a whole one, or `transcript_bytes`
-            more than fits a message.
+        ValueError: a value is not a positive, finite number, a size or count not a whole one, `transcript_bytes`
+            more than fits a message, or `open_files` fewer than a worker starts with.
     """
 
     install_s: float = 1800.0
@@ -51,7 +52,28 @@ class Limits:
     """A worker's event loop that has not turned for this long is reported, with the code that holds it up."""
 
     memory_bytes: int | None = None
-    """Private memory each process of a worker may have, as the kernel counts it; `None` leaves it to the machine."""
+    """Private memory of each process of a worker, and with control groups all memory of them together; see the docs."""
+
+    processes: int | None = 1024
+    """Processes and threads of a worker: room for many data loaders, few enough for the machine to stay usable."""
+
+    open_files: int | None = 16_384
+    """Descriptors of each process of a worker; a server with thousands of connections stays below."""
+
+    file_bytes: int | None = 16 * GIB
+    """One file that a worker writes; weights of models are cut into smaller ones."""
+
+    disk_bytes: int | None = 32 * GIB
+    """What a worker's own folders hold on disk, copies of data included, at 16 KiB or more for each file or folder."""
+
+    data_bytes: int = 4 * GIB
+    """Data that is copied for one sandboxed worker, where it has no overlay: half a minute on a slow disk."""
+
+    data_files: int = 100_000
+    """The same in files and folders, a thousand of which take a tenth of a second."""
+
+    cpus: float | None = None
+    """Processors' worth of time of a worker, where control groups can be used; by default its deadlines bound it."""
 
     headers_s: float = 60.0
     """One answer of a credential source, the wait for its turn included; a sign-in that takes longer is stuck."""
@@ -89,7 +111,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.type == "int | None":
+            if value is None and field.type in ("int | None", "float | None"):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"limit {field.name} must be a number, got {value!r}")
@@ -101,6 +123,8 @@ class Limits:
             raise ValueError(
                 f"limit transcript_bytes must be at most {MAX_TRANSCRIPT_BYTES}, got {self.transcript_bytes}"
             )
+        if self.open_files is not None and self.open_files < MIN_OPEN_FILES:
+            raise ValueError(f"limit open_files must be at least {MIN_OPEN_FILES}, got {self.open_files}")
 
 
 MAX_FRAME_BYTES: Final = 64 * MIB
@@ -108,6 +132,9 @@ MAX_FRAME_BYTES: Final = 64 * MIB
 
 MAX_TRANSCRIPT_BYTES: Final = 60 * MIB
 """The most that `transcript_bytes` can be: a message that fits a frame with room for the rest of it."""
+
+MIN_OPEN_FILES: Final = 256
+"""The least that `open_files` can be: a sandbox is started with some ten, under numbers that nothing else has."""
 
 MAX_TRANSCRIPT_VALUES: Final = 200_000
 """Arrays, objects and what they hold, in one transcript: in JSON a value takes two bytes, decoded some forty."""
@@ -232,8 +259,23 @@ SANDBOX_SHM_BYTES: Final = 256 * MIB
 SANDBOX_TMP_BYTES: Final = 256 * MIB
 """A sandbox's own /tmp, for programs that do not look at TMPDIR; memory as well."""
 
-SANDBOX_DATA_BYTES: Final = 1024 * MIB
-"""Data that is copied for one sandboxed worker: some seconds on a slow disk."""
+BUILT_WHEEL_BYTES: Final = 2048 * MIB
+"""A wheel that was built from source, as it is taken out of the sandbox; large frameworks stay below."""
 
-SANDBOX_DATA_FILES: Final = 100_000
-"""The same in files and folders."""
+BUILT_FILES: Final = 500_000
+"""Files and folders that a build may leave where its wheel is looked for."""
+
+MAX_ENDPOINTS: Final = 100
+"""Places that a worker may reach in a network of its own; their sockets are handed over in one message."""
+
+EGRESS_CONNECTIONS: Final = 1_000
+"""Connections at once out of one environment's workers, as an HTTP client has at most; each takes two descriptors."""
+
+EGRESS_CONNECTIONS_PER_S: Final = 1_000
+"""New connections of one worker per second in the long run; each costs the caller some tenth of a millisecond."""
+
+EGRESS_CONNECT_S: Final = 10.0
+"""Looking up and connecting to an endpoint; a machine that takes longer is down, or behind a filter that drops."""
+
+EGRESS_FAILURES: Final = 20
+"""Different reasons for which connections could not be made that are told; the others are counted."""

@@ -24,6 +24,9 @@ LAST_LINES: Final = 3
 CRASHES: Final = (signal.SIGSEGV, signal.SIGILL, signal.SIGBUS, signal.SIGABRT)
 """Signals that a process gets for what its own machine code does."""
 
+KILLING: Final = frozenset({"memory_bytes", "disk_bytes"})
+"""Limits on the whole tree that end what exceeds them; at the others, calls fail."""
+
 
 class Obituary:
     """Gathers what is known of one worker's end.
@@ -77,12 +80,12 @@ class Obituary:
         """Say that it was killed for what it sent."""
         # it quotes names and values of the worker's choosing
         what = printable(bounded(self._redactor.clean(what), MAX_REFUSAL_CHARS)).removesuffix(".")
-        return f"The worker broke the protocol and was killed: {what}."
+        return f"The worker broke the protocol and was killed: {what}.{self._reached()}"
 
     def did_not_stop(self) -> str:
         """Say that it was killed for the sake of a call."""
         grace = f"The worker was killed {self._limits.cancel_grace_s:g} s after it was asked to stop."
-        return f"{grace}{self.located}{self._leftover()}"
+        return f"{grace}{self.located}{self._reached()}{self._leftover()}"
 
     def ended(self, doing: str) -> str:
         """Say that it ended by itself.
@@ -91,10 +94,13 @@ class Obituary:
             doing: What it was doing, such as `with 3 rollouts in flight`.
         """
         how = self.exit or Exit(lost=True)
-        text = f"The worker ended by {how} {doing}.{self.located}"
+        text = f"The worker ended by {how} {doing}.{self.located}{self._reached()}"
         killed = how.signal == signal.SIGKILL and not how.escalated
         limit = self._limits.memory_bytes
-        if limit is not None and (killed or self.crashed):
+        if not KILLING.isdisjoint(how.reached):
+            # that was it
+            pass
+        elif limit is not None and (killed or self.crashed):
             text += f" It may be out of memory: its limit is {limit / MIB:.4g} MiB for each process."
         elif killed:
             text += " It may be out of memory, or something else killed it."
@@ -123,6 +129,18 @@ class Obituary:
     def _last_lines(self) -> list[str]:
         lines = self._launched.stderr.last_lines(LAST_LINES) or self._launched.stdout.last_lines(LAST_LINES)
         return [printable(self._redactor.clean(line)) for line in lines]
+
+    def _reached(self) -> str:
+        """Which limits it met, as a sentence with a space before it; empty where none is known to be met."""
+        if self.exit is None:
+            return ""
+        names = [*self.exit.reached, *(["file_bytes"] if self.exit.signal == signal.SIGXFSZ else [])]
+        met = [f"limits.{name} = {self._shown(name)}" for name in names]
+        return f" It reached {' and '.join(met)}." if met else ""
+
+    def _shown(self, name: str) -> str:
+        value = getattr(self._limits, name)
+        return f"{value / MIB:.4g} MiB" if name.endswith("_bytes") else str(value)
 
     def _leftover(self) -> str:
         left = () if self.exit is None else self.exit.left

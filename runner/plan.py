@@ -14,6 +14,7 @@ from runner.errors import UsageError
 from runner.limits import Limits
 from runner.models import ModelChoice
 from runner.provision.options import ProvisionOptions
+from runner.variables import SecretVariables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class RunPlan:
         group_size: Rollouts per example.
         max_in_flight: Rollouts at the same time; a larger group still runs whole.
         workers: Worker processes.
-        sandbox, network, credentials: As `isolate` takes them.
+        sandbox, network, allow, secrets, credentials: As `isolate` takes them. At the network mode `model-only` the
+            model's own server can be reached.
         limits: What the bundle may use.
         python: An interpreter to use instead of the one found.
         provisioning: How packages of venvs are looked for and chosen.
@@ -47,6 +49,8 @@ class RunPlan:
     workers: int = 1
     sandbox: str = "auto"
     network: str = "open"
+    allow: tuple[str, ...] = ()
+    secrets: SecretVariables = field(default_factory=SecretVariables)
     credentials: str = "headers"
     limits: Limits = field(default_factory=Limits)
     python: str | None = None

@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from runner.errors import RunnerError, SandboxUnavailableError
 from runner.limits import REAP_S, TERM_GRACE_S
-from runner.sandbox.bubblewrap import STATUS_FD
+from runner.sandbox.bubblewrap import LISTENERS_FD, STATUS_FD
 from runner.sandbox.fitting import closed_to
 from runner.sandbox.machine import this_machine
 from runner.sandbox.plan import compile_plan
@@ -48,6 +48,7 @@ class Exit:
         escalated: It was asked to end and had to be killed.
         lost: Its supervisor was killed, so nothing certain is known.
         left: Processes of its tree that were killed and are still there: they hang in the kernel.
+        reached: Limits on the whole tree that it has met, by their names in `Limits`.
         refused: The sandbox could not be made, and the command was never there; its output says why.
     """
 
@@ -56,6 +57,7 @@ class Exit:
     escalated: bool = False
     lost: bool = False
     left: tuple[int, ...] = ()
+    reached: tuple[str, ...] = ()
     refused: bool = False
 
     @property
@@ -130,6 +132,7 @@ class Process:
         self._patience: asyncio.TimerHandle | None = None
         self._asked = False
         self._left: tuple[int, ...] = ()
+        self._reached: tuple[str, ...] = ()
         self.pid = 0
 
     @classmethod
@@ -162,7 +165,15 @@ class Process:
             SandboxUnavailableError: the machine lacks what the policy's level is made of, or a step of it failed.
         """
         given = dict(descriptors or {})
-        plan = compile_plan(policy, this_machine(), argv, cwd=str(cwd), closed=closed_to(policy), status=STATUS_FD)
+        plan = compile_plan(
+            policy,
+            this_machine(),
+            argv,
+            cwd=str(cwd),
+            closed=closed_to(policy),
+            status=STATUS_FD,
+            listeners=LISTENERS_FD if LISTENERS_FD in given else None,
+        )
         # whatever can be wrong with the arguments is found before anything is open
         config = {
             "argv": plan.argv,
@@ -172,6 +183,8 @@ class Process:
             "env": dict(env),
             "cwd": str(cwd),
             "umask": policy.umask,
+            "groups": [asdict(group) for group in policy.groups],
+            "disk": {"folders": policy.watched, "max_bytes": policy.disk_bytes} if policy.watched else None,
             "caller": os.getpid(),
             "remove": None if remove is None else str(remove),
             # so that what it has to say comes before it is given up
@@ -245,7 +258,7 @@ class Process:
         """Wait until the process and all of its tree are gone and its output is read; return how it ended."""
         await asyncio.shield(self._gone)
         await self._finish()
-        return replace(self._exited.result(), left=self._left)
+        return replace(self._exited.result(), left=self._left, reached=self._reached)
 
     async def exited(self) -> Exit:
         """Wait until the process itself has ended; its tree may still be there, its output still be coming."""
@@ -374,7 +387,7 @@ class Process:
         elif "gone" in message:
             # the child may have been killed in the last sweep, in which case its own end was never told
             self._settle(Exit(signal=signal.SIGKILL, escalated=True))
-            self._left = tuple(message["left"])
+            self._left, self._reached = tuple(message["left"]), tuple(message["reached"])
             self._set_gone()
 
     def _on_lost(self) -> None:

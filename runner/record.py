@@ -166,6 +166,19 @@ class StallEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachableEvent:
+    """Connections of workers to an endpoint cannot be made; told once for each reason.
+
+    Args:
+        endpoint: Host and port, as text.
+        reason: Why not.
+    """
+
+    endpoint: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Who is told what a worker does outside of calls.
 
@@ -184,5 +197,5 @@ class Watcher:
     stalled: Callable[[StallEvent], None]
 
 
-Event = PhaseEvent | OutputEvent | RolloutsEndedEvent | RecordEvent | WorkerEvent | StallEvent
+Event = PhaseEvent | OutputEvent | RolloutsEndedEvent | RecordEvent | WorkerEvent | StallEvent | UnreachableEvent
 OnEvent = Callable[[Event], None]

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmax.auth import ModelAuth, ModelRequestContext
@@ -19,7 +20,8 @@ from runner.artifact import Artifact
 from runner.environ import HASH_SEED
 from runner.errors import DatasetError, RemoteError, RunnerError
 from runner.handle import ExampleHandle
-from runner.isolated import IsolatedEnvironment, isolate
+from runner.isolated import IsolatedEnvironment
+from runner.isolating import isolate
 from runner.models import SampleAuth
 from runner.models.command import Announcement
 from runner.models.server import serving
@@ -37,9 +39,11 @@ from runner.report.value import (
     Report,
     SandboxFacts,
     VenvFacts,
+    endpoint_facts,
     header_facts,
     outcome_facts,
 )
+from runner.sandbox.levels import what_is_not_limited
 from runner.sandbox.machine import this_machine
 from runner.sandbox.plan import mechanisms
 
@@ -91,19 +95,8 @@ class Run:
         plan = self._plan
         # known from the metadata alone, so nothing is started for it
         check_series(self._artifact.bundle.metadata)
-        env = isolate(
-            self._artifact,
-            auth=plan.auth,
-            sandbox=plan.sandbox,
-            network=plan.network,
-            credentials=plan.credentials,
-            workers=plan.workers,
-            limits=plan.limits,
-            python=plan.python,
-            provisioning=plan.provisioning,
-            cache=self._cache,
-            on_event=self._on_event,
-        )
+        own_server = plan.network == "model-only" and plan.model.base_url is None
+        env = self._isolate(() if plan.model.base_url is None else (plan.model.base_url,))
         model = serving(
             plan.model,
             cache=self._cache,
@@ -115,12 +108,20 @@ class Run:
         self._env = env
         try:
             async with contextlib.AsyncExitStack() as stack:
-                stack.push_async_callback(self._close, env)
-                # the model's server loads while the venv is made; the first failure ends the other
-                async with asyncio.TaskGroup() as group:
-                    serving_task = group.create_task(stack.enter_async_context(model))
-                    group.create_task(env.start())
-                self._model = serving_task.result()
+                if own_server:
+                    # its address is known only once it runs; what was wrong with the options has been found above
+                    announced = await stack.enter_async_context(model)
+                    self._env = env = self._isolate((announced.base_url,))
+                    stack.push_async_callback(self._close, env)
+                    await env.start()
+                    self._model = announced
+                else:
+                    stack.push_async_callback(self._close, env)
+                    # the model's server loads while the venv is made; the first failure ends the other
+                    async with asyncio.TaskGroup() as group:
+                        serving_task = group.create_task(stack.enter_async_context(model))
+                        group.create_task(env.start())
+                    self._model = serving_task.result()
                 self._timings["start_s"] = time.monotonic() - began
                 await self._work(env, self._model)
                 self._finished = True
@@ -137,6 +138,26 @@ class Run:
         report = self.report()
         assert report is not None
         return report
+
+    def _isolate(self, endpoints: Sequence[str]) -> IsolatedEnvironment:
+        plan = self._plan
+        return isolate(
+            self._artifact,
+            auth=plan.auth,
+            sandbox=plan.sandbox,
+            network=plan.network,
+            endpoints=endpoints if plan.network == "model-only" else (),
+            allow=plan.allow,
+            secrets=plan.secrets,
+            credentials=plan.credentials,
+            workers=plan.workers,
+            data=plan.data,
+            limits=plan.limits,
+            python=plan.python,
+            provisioning=plan.provisioning,
+            cache=self._cache,
+            on_event=self._on_event,
+        )
 
     def kill(self) -> None:
         """Kill the workers, for a caller that has cancelled `run` and will not wait for an orderly end."""
@@ -295,6 +316,10 @@ class Run:
                 mechanisms=list(mechanisms(policy, this_machine())),
                 uid=os.geteuid(),
                 hash_seed=HASH_SEED,
+                endpoints=endpoint_facts(env.connections),
+                secrets=list(env.secrets),
+                data=env.data,
+                not_limited=list(what_is_not_limited(policy.level, plan.limits)),
             ),
             model=ModelFacts(kind=plan.model.kind, name=model.model, base_url=model.base_url),
             dataset=DatasetFacts(split=plan.split, path=_shown(plan.data.absolute()), examples=self._examples),

@@ -19,7 +19,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("fields", "protocol", "frames"),
     ("channel", "redaction", "transcript"),
     ("sandbox",),
-    ("environ", "process"),
+    ("environ", "process", "egress"),
     ("artifact", "shipment"),
     ("provision",),
     ("record", "broker"),
@@ -31,6 +31,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "calls",
         "rollout_call",
         "conversation",
+        "variables",
+        "reach",
         "launch",
         "inspection",
         "auth_link",
@@ -38,7 +40,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "child",
         "pool",
     ),
-    ("isolated",),
+    ("isolated", "isolating"),
     ("models",),
     ("plan", "run", "packing", "report"),
     ("cli",),
@@ -54,8 +56,8 @@ LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
 
 LAZY_LIBRARIES = frozenset(
     {
-        "cloudpickle", "httpx", "importlib.metadata", "openai", "pickle", "platformdirs", "python_discovery", "rich",
-        "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
+        "cloudpickle", "httpx", "importlib.metadata", "openai", "pickle", "pip", "platformdirs", "python_discovery",
+        "rich", "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
     }
 )  # fmt: skip
 """Cost tens of milliseconds or more, or are optional: imported where they are used."""
@@ -76,8 +78,6 @@ LAZY_EDGES = frozenset(
         ("benchmax.bundle.dumping", "benchmax.envs"),
         ("benchmax.bundle.loading", "benchmax.envs"),
         ("runner.worker.pack", "benchmax.bundle"),
-        # the supervisor starts its command first
-        ("runner.sandbox.supervisor", "shutil"),
     }
 )
 

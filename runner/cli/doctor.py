@@ -17,17 +17,19 @@ from rich.text import Text
 from runner.cli.console import results, say, write_json
 from runner.cli.interrupt import run_interruptible
 from runner.errors import RunnerError
+from runner.limits import Limits
 from runner.provision.cache import Cache
 from runner.provision.interpreter import find_interpreter
 from runner.provision.uv import find_uv
-from runner.sandbox.machine import this_machine
+from runner.sandbox.cgroups import Controller, usable_groups
+from runner.sandbox.levels import what_is_not_limited
+from runner.sandbox.machine import Machine, this_machine
 from runner.sandbox.policy import Level
-from runner.sandbox.probe import availability, strongest
-from runner.sandbox.resources import Resources, not_limited
-from runner.sandbox.unprivileged import unprivileged_user
+from runner.sandbox.probe import availability, network_blocker, strongest
 from runner.text import one_line
 
 SERIES: Final = ("3.11", "3.12", "3.13")
+CONTROLLED: Final[dict[Controller, str]] = {"memory": "memory", "pids": "processes", "cpu": "processor time"}
 LOW_DISK_BYTES: Final = 2 * 1000**3
 """A venv with a large framework takes more than this while it is built."""
 
@@ -37,7 +39,7 @@ class Finding:
     """One thing that was looked at.
 
     Args:
-        topic: `sandbox`, `limits`, `python`, `installer` or `cache`.
+        topic: `sandbox`, `network`, `limits`, `python`, `installer` or `cache`.
         name: What it is.
         available: Whether the runner can use it.
         fact: What it is made of or where it is; where it is not available, what is in the way.
@@ -85,9 +87,28 @@ def sandbox_findings() -> Iterator[Finding]:
             fact, remedy = found.mechanism, ""
         name = f"{level} (auto takes this)" if level == chosen else level
         yield Finding(topic="sandbox", name=name, available=found.available, fact=fact, remedy=remedy)
-    user = None if chosen == "off" else unprivileged_user(machine)
-    root = machine.uid == 0 and user is None
-    for text in not_limited(Resources(memory_bytes=1), root=root, own_user=user is not None):
+    yield network_finding(machine)
+    yield from limit_findings(chosen, machine)
+
+
+def network_finding(machine: Machine) -> Finding:
+    """Try out a network of its own."""
+    blocker = network_blocker(machine)
+    name = "model-only, none"
+    if blocker is not None:
+        return Finding(topic="network", name=name, available=False, fact=blocker.fact, remedy=blocker.remedy)
+    return Finding(topic="network", name=name, available=True, fact="network namespace, at the level namespaces")
+
+
+def limit_findings(level: Level, machine: Machine) -> Iterator[Finding]:
+    """Say which limits hold a whole worker, and what limits do not hold."""
+    groups = usable_groups()
+    for place in groups.places:
+        fact = f"control group, version {place.version}, below {place.folder}"
+        yield Finding(topic="limits", name=CONTROLLED[place.controller], available=True, fact=fact)
+    # as if all were asked for
+    said = what_is_not_limited(level, Limits(memory_bytes=1, cpus=1.0), machine)
+    for text in said:
         name, _, fact = text.partition(": ")
         yield Finding(topic="limits", name=name, available=False, fact=fact)
 

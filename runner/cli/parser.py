@@ -144,6 +144,9 @@ def _packages(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--find-links", metavar="PATH_OR_URL", action="append", default=[], help="folder or page that has packages, too"
     )
+    group.add_argument(
+        "--file-host", metavar="HOST", action="append", default=[], help="host that files come from, beside the index's"
+    )
     group.add_argument("--only-binary", action="store_true", help="take wheels alone; build nothing from source")
     group.add_argument("--offline", action="store_true", help="use only what is in the cache and in --find-links")
     group.add_argument("--exclude-newer", metavar="DATE", type=day, help="take no file uploaded after this day (UTC)")
@@ -154,6 +157,12 @@ def _packages(group: argparse._ArgumentGroup) -> None:
         help="default, or explicit: no prerelease that the requirements do not list",
     )
     group.add_argument("--installer", metavar="NAME", default="auto", help="uv, pip or auto (default: auto)")
+
+
+def _sandbox(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--sandbox", metavar="LEVEL", default="auto", help="auto, namespaces, landlock or off (default: auto)"
+    )
 
 
 def _locked(parser: argparse.ArgumentParser) -> None:
@@ -177,6 +186,7 @@ def _add_bundle(commands: Commands[Parser]) -> None:
         "--local-module", metavar="MOD", action="append", default=[], help="further module to pack by value"
     )
     parser.add_argument("--here", action="store_true", help="import and pack in the current venv, not a fresh one")
+    _sandbox(parser.add_argument_group("isolation of installs"))
     _common(parser, venv=True)
 
 
@@ -235,6 +245,7 @@ def _add_lock(commands: Commands[Parser]) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
+    _sandbox(parser.add_argument_group("isolation of installs"))
     _common(parser, venv=True)
 
 
@@ -247,6 +258,7 @@ def _add_prepare(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
     _locked(parser)
+    _sandbox(parser.add_argument_group("isolation of installs"))
     _common(parser, venv=True)
 
 
@@ -279,10 +291,23 @@ def _add_run(commands: Commands[Parser]) -> None:
         help="what InjectedAuth(NAME) resolves to, and for which URL",
     )
     isolation = parser.add_argument_group("isolation")
+    _sandbox(isolation)
     isolation.add_argument(
-        "--sandbox", metavar="LEVEL", default="auto", help="auto, namespaces, landlock or off (default: auto)"
+        "--network",
+        metavar="MODE",
+        default="open",
+        help="open (default), model-only (the model's server, URLs of --auth, and --allow), or none",
     )
-    isolation.add_argument("--network", metavar="MODE", default="open", help="open (default)")
+    isolation.add_argument(
+        "--allow", metavar="HOST:PORT", action="append", default=[], help="with model-only, a place to reach as well"
+    )
+    isolation.add_argument(
+        "--secret",
+        metavar="NAME=env:VAR",
+        action="append",
+        default=[],
+        help="variable that the bundle gets, with the value of VAR; never shown",
+    )
     isolation.add_argument("--credentials", metavar="MODE", default="headers", help="headers (default)")
     isolation.add_argument("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
     isolation.add_argument(

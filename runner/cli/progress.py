@@ -19,7 +19,16 @@ from rich.text import Text
 
 from runner.cli.console import console
 from runner.provision import ProvisionEvent
-from runner.record import Event, OutputEvent, PhaseEvent, RecordEvent, RolloutsEndedEvent, StallEvent, WorkerEvent
+from runner.record import (
+    Event,
+    OutputEvent,
+    PhaseEvent,
+    RecordEvent,
+    RolloutsEndedEvent,
+    StallEvent,
+    UnreachableEvent,
+    WorkerEvent,
+)
 from runner.text import one_line
 
 PLAIN_INTERVAL_S: Final = 5.0
@@ -79,6 +88,8 @@ class Progress:
                 self._print(f"worker ended: {event.message}")
             case StallEvent():
                 self._print(_stall(event))
+            case UnreachableEvent():
+                self._print(f"cannot connect to {event.endpoint}: {event.reason}")
             case OutputEvent() if event.line.level >= logging.ERROR:
                 # the first line says it; a traceback below it is for --show-output
                 first = event.line.text.strip().partition("\n")[0]

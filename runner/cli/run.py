@@ -26,6 +26,7 @@ from runner.report import Report
 from runner.report.table import show
 from runner.run import Run, RunPlan
 from runner.text import one_line, printable
+from runner.variables import SecretVariables, check_name
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -120,6 +121,8 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
         workers=arguments.workers,
         sandbox=arguments.sandbox,
         network=arguments.network,
+        allow=tuple(arguments.allow),
+        secrets=secret_variables(arguments.secret),
         credentials=arguments.credentials,
         limits=limits,
         python=arguments.python,
@@ -153,23 +156,55 @@ def bindings(texts: list[str]) -> dict[str, Binding]:
     return found
 
 
-def secret(variable: str, option: str) -> StaticBearerAuth:
+def secret_variables(texts: list[str]) -> SecretVariables:
+    """Read `NAME=env:VAR` arguments.
+
+    Raises:
+        UsageError: one is not of that form, its variable is not set, or a name is given twice or taken.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not equals or not rest.startswith("env:"):
+            # what stands for the variable may be the secret itself
+            raise UsageError(
+                f"--secret {f'{name}=' if equals else ''}… is not of the form NAME=env:VAR.",
+                hint="It looks like --secret DATABASE_URL=env:DATABASE_URL.",
+            )
+        check_name(name)
+        if name in found:
+            raise UsageError(f"--secret {name} is given twice.", hint="Leave one of them out.")
+        found[name] = variable(rest.removeprefix("env:"), "--secret")
+    return SecretVariables(found)
+
+
+def variable(name: str, option: str) -> str:
+    """Read a variable of the environment that has to be there.
+
+    Raises:
+        UsageError: it is not set, or empty. The text never holds its value.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise UsageError(
+            f"{option} wants the name of an environment variable, such as API_KEY.",
+            hint="Put the value itself into that variable, not on the command line.",
+        )
+    value = os.environ.get(name)
+    if value is None or not value.strip():
+        raise UsageError(f"{option}: the environment variable {name} is not set.", hint="Export it first.")
+    return value
+
+
+def secret(name: str, option: str) -> StaticBearerAuth:
     """Make a credential source of a variable of the environment.
 
     Raises:
         UsageError: the variable is not set, empty, or cannot be a credential. The text never holds its value.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII):
-        raise UsageError(
-            f"{option} wants the name of an environment variable, such as API_KEY.",
-            hint="Put the key itself into that variable, not on the command line.",
-        )
-    value = os.environ.get(variable)
-    if value is None or not value.strip():
-        raise UsageError(f"{option}: the environment variable {variable} is not set.", hint="Export it first.")
+    value = variable(name, option)
     if not (value.isascii() and value.isprintable()):
         raise UsageError(
-            f"{option}: the environment variable {variable} holds characters that no header can carry.",
+            f"{option}: the environment variable {name} holds characters that no header can carry.",
             hint="It may end in a line break, or be something else than a key.",
         )
     return StaticBearerAuth(value)

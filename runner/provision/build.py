@@ -1,4 +1,4 @@
-"""Builds one venv: makes it, resolves and installs, and declares it whole last of all.
+"""Builds one venv: resolves, builds what has no wheel, installs, and declares it whole last of all.
 
 No program runs inside the venv once a package is in it: a `.pth` file would run with it. The venv's interpreter is
 asked only while it is still empty; afterwards what is installed is read from the files.
@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from runner.errors import ProvisionError
+from runner.provision.building import built
 from runner.provision.contents import record
 from runner.provision.empty_venv import make_empty_venv, site_packages_of
 from runner.provision.installer import make_installer
@@ -44,6 +45,7 @@ async def build(plan: Plan, *, key: str, family: Literal["uv", "pip"], space: Wo
     """
     installer = make_installer(family, space)
     resolution, warnings = await _locked(plan, space) if plan.lock else await resolve(plan, installer, space)
+    ready = await built(resolution, installer, space)
     python, site_packages = space.target / "bin" / "python", site_packages_of(space.target, space.interpreter)
     with space.cache.boundary():
         make_empty_venv(space.target, space.interpreter)
@@ -51,7 +53,7 @@ async def build(plan: Plan, *, key: str, family: Literal["uv", "pip"], space: Wo
         skeleton = Skeleton.of(space.target)
     if resolution.packages:
         space.progress.tell("install", f"installing {_packages(len(resolution.packages))} with {installer.title}")
-        await installer.install(resolution, python=python)
+        await installer.install(ready, python=python)
     with space.cache.boundary():
         await asyncio.to_thread(skeleton.check, site_packages)
     packages, more_warnings = await asyncio.to_thread(_installed, site_packages, space)
@@ -62,6 +64,7 @@ async def build(plan: Plan, *, key: str, family: Literal["uv", "pip"], space: Wo
         python=python,
         python_version=space.interpreter.series,
         base_python=space.interpreter.path,
+        base_prefix=space.interpreter.prefix,
         packages=packages,
         installer=installer.title,
         warnings=(*warnings, *more_warnings, *(() if plan.lock else moving_warnings(plan.requirements))),

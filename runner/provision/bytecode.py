@@ -20,10 +20,12 @@ from runner.errors import CacheError, InstallTimeoutError
 from runner.limits import Limits
 from runner.provision.cache import compiled_file, contents_file
 from runner.provision.command import DeadlineError, Deadlines, run
+from runner.provision.confinement import UMASK
 from runner.provision.contents import Contents, digest_of
 from runner.provision.environment import installer_environment
 from runner.provision.lease import Lease
 from runner.provision.venv import Venv
+from runner.sandbox.policy import SandboxPolicy
 
 COMPILED_FORMAT: Final = 1
 PARALLEL_FROM: Final = 200
@@ -117,6 +119,8 @@ async def _run_compiler(python: Path, sources: Sequence[Path], limits: Limits, s
             env=installer_environment(scratch),
             cwd=scratch,
             deadlines=Deadlines(at=time.monotonic() + limits.install_s, silence_s=limits.install_silence_s),
+            # the base interpreter, which executes nothing of what it compiles
+            policy=SandboxPolicy(umask=UMASK),
         )
     except DeadlineError as error:
         text = f"compiling {len(sources)} modules was not done after {error.after_s:.3g} s."

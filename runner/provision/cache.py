@@ -16,7 +16,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,6 +28,7 @@ from runner.errors import CacheError
 from runner.provision.contents import Contents
 from runner.provision.lease import Lease
 from runner.provision.venv import Venv
+from runner.sandbox.disk import remove
 
 MANIFEST_FORMAT: Final = 3
 CACHE_VARIABLE: Final = "BENCHMAX_CACHE_DIR"
@@ -74,13 +74,23 @@ class Cache:
 
     @property
     def uv_dir(self) -> Path:
-        """Uv's own cache; in here, so that it is on the same file system as the venvs."""
-        return self.root / "uv"
+        """Uv's own cache, of what was never built here; on the same file system as the venvs."""
+        return self.root / "uv-wheels"
 
     @property
     def pip_dir(self) -> Path:
-        """Pip's own cache."""
-        return self.root / "pip"
+        """Pip's own cache, of what was never built here."""
+        return self.root / "pip-wheels"
+
+    @property
+    def built_dir(self) -> Path:
+        """Wheels that were built from sources, each by what it was built from."""
+        return self.root / "built"
+
+    @property
+    def former_dirs(self) -> tuple[Path, ...]:
+        """Installers' caches of earlier releases, into which builds could write; only ever removed."""
+        return self.root / "uv", self.root / "pip"
 
     @property
     def virtualenv_dir(self) -> Path:
@@ -111,6 +121,10 @@ class Cache:
         with self.boundary():
             for folder in (self.venvs_dir, self.locks_dir, self.wheels_dir, self.tools_dir):
                 folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.wheels_dir, self.tools_dir):
+                # programs that run as another user read them, whatever the caller's umask is
+                if folder.stat().st_mode & 0o555 != 0o555:
+                    folder.chmod(0o755)
             tag = self.root / "CACHEDIR.TAG"
             if not tag.exists():
                 tag.write_text(_TAG, encoding="ascii")
@@ -208,6 +222,7 @@ class Cache:
                 python=path / "bin" / "python",
                 python_version=manifest["python_version"],
                 base_python=Path(manifest["base_python"]),
+                base_prefix=Path(manifest["interpreter"]["prefix"]),
                 packages=dict(manifest["packages"]),
                 installer=manifest["installer"],
                 warnings=tuple(manifest["warnings"]),
@@ -371,11 +386,9 @@ def compiled_file(venv: Path) -> Path:
 def discard(path: Path) -> None:
     """Remove a file or a whole folder; what cannot be removed stays and is in nobody's way."""
     if path.is_dir() and not path.is_symlink():
-        # the folders of a finished venv are not writable, not even for their owner
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)  # noqa: PTH101 - many, and given as text
-        shutil.rmtree(path, ignore_errors=True)
+        # the folders of a finished venv are not writable, not even for their owner; those of a build are as its code
+        # has left them
+        remove(str(path))
     else:
         with contextlib.suppress(OSError):
             path.unlink()

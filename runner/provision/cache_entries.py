@@ -79,7 +79,7 @@ def is_held(lease: Path) -> bool:
 
 def downloads(cache: Cache) -> tuple[Path, ...]:
     """Return the folders that only installations use."""
-    return (cache.uv_dir, cache.pip_dir, cache.wheels_dir, cache.tools_dir)
+    return (cache.uv_dir, cache.pip_dir, cache.built_dir, cache.wheels_dir, cache.tools_dir, *cache.former_dirs)
 
 
 def _venvs(cache: Cache, seen: set[tuple[int, int]]) -> Iterator[Entry]:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runner.egress import Egress, Handler, take_over
+from runner.errors import SandboxUnavailableError
 from runner.limits import MIB
 from runner.process import OutputTail, Process
+from runner.sandbox.bubblewrap import LISTENERS_FD
+from runner.sandbox.endpoints import Endpoint, listeners
 from runner.sandbox.policy import SandboxPolicy
 
 STDOUT_BYTES: Final = 32 * MIB
@@ -30,12 +35,13 @@ BUSY_CPU_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended, with what it printed."""
+    """How a program ended, with what it printed; `reached` has the limits that its whole tree has met."""
 
     code: int
     stdout: str
     stderr: str
     how: str
+    reached: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -73,6 +79,8 @@ async def run(
     env: Mapping[str, str],
     cwd: Path,
     deadlines: Deadlines,
+    policy: SandboxPolicy,
+    routes: Mapping[Endpoint, Handler] | None = None,
     on_line: Callable[[str], None] | None = None,
     on_printed_line: Callable[[str], None] | None = None,
     on_written: Callable[[int], None] | None = None,
@@ -84,6 +92,8 @@ async def run(
         env: Its whole environment.
         cwd: Its working directory.
         deadlines: When to give up.
+        policy: How it is confined.
+        routes: What becomes of its connections to each of the policy's endpoints.
         on_line: Called with each line of standard error.
         on_printed_line: Called with each line of standard output.
         on_written: Called about once a second with the bytes its processes have written, to whatever.
@@ -91,6 +101,7 @@ async def run(
     Raises:
         DeadlineError: a deadline passed; nothing of the tree is left.
         RunnerError: the command could not be executed.
+        SandboxUnavailableError: the sandbox could not be made.
     """
     out, err = OutputTail(STDOUT_BYTES), OutputTail(STDERR_BYTES)
     printed, said = _Lines(on_printed_line), _Lines(on_line)
@@ -103,11 +114,7 @@ async def run(
         err.write(data)
         said.feed(data)
 
-    # installs are confined by their own policy once there is a stronger one than supervision; what they install is
-    # for workers, too, which may run as another user
-    process = await Process.start(
-        argv, env=env, cwd=cwd, policy=SandboxPolicy(umask=0o022), stdout=on_output, stderr=on_error_output
-    )
+    process, egress = await _started(argv, env, cwd, policy, routes or {}, on_output, on_error_output)
     waiter = asyncio.ensure_future(process.wait())
     begun = time.monotonic()
     watch = _Watch(process.pid, out, err)
@@ -130,8 +137,44 @@ async def run(
         if not waiter.done():
             await process.end(0.5)
             await waiter
+        await egress.aclose()
     how = waiter.result()
-    return Finished(how.code if how.code is not None else -1, out.text(), err.text(), str(how))
+    if how.refused:
+        raise SandboxUnavailableError(
+            f"the sandbox could not be made: {_last(out, err) or how}.", hint="`benchmax doctor` says what works here."
+        )
+    return Finished(how.code if how.code is not None else -1, out.text(), err.text(), str(how), how.reached)
+
+
+async def _started(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    policy: SandboxPolicy,
+    routes: Mapping[Endpoint, Handler],
+    on_output: Callable[[bytes], None],
+    on_error_output: Callable[[bytes], None],
+) -> tuple[Process, Egress]:
+    """Start a program, and take over what listens in a network of its own."""
+    own = policy.network != "open"
+    listening, theirs = socket.socketpair()
+    with listening, theirs:
+        process = await Process.start(
+            argv,
+            env=env,
+            cwd=cwd,
+            policy=policy,
+            descriptors={LISTENERS_FD: theirs.fileno()} if own else None,
+            stdout=on_output,
+            stderr=on_error_output,
+        )
+        try:
+            expected = listeners(policy.endpoints) if own else ()
+            taken = zip(take_over(listening, len(expected)), expected, strict=True)
+            return process, Egress((found, routes[where.endpoint]) for found, where in taken)
+        except BaseException:
+            await process.end(0)
+            raise
 
 
 class _Lines:
@@ -176,25 +219,33 @@ class _Watch:
         return time.monotonic() - self._moved_at
 
 
-def _activity(session: int) -> tuple[int, float]:
-    """Sum the bytes written and the processor seconds of all processes in a session; zeros where /proc is missing."""
-    written, ticks = 0, 0
+def _activity(root: int) -> tuple[int, float]:
+    """Sum the bytes written and the processor seconds of a process, its session and all below it.
+
+    Zeros where /proc is missing.
+    """
     proc = Path("/proc")
     if not proc.is_dir():
         return 0, 0.0
+    found: dict[int, tuple[int, int, int]] = {}
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
             # the name in brackets may hold anything, so count from the last bracket
             fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) != session:
-                continue
-            ticks += int(fields[11]) + int(fields[12])
-            for line in (entry / "io").read_text(encoding="ascii").splitlines():
+            found[int(entry.name)] = int(fields[1]), int(fields[3]), int(fields[11]) + int(fields[12])
+    # a sandbox puts what is in it into a session of its own
+    members = {pid for pid, (_, session, _) in found.items() if root in (pid, session)}
+    while more := {pid for pid, (parent, _, _) in found.items() if parent in members} - members:
+        members |= more
+    written = 0
+    for pid in members:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in (proc / str(pid) / "io").read_text(encoding="ascii").splitlines():
                 if line.startswith("wchar:"):
                     written += int(line.split()[1])
-    return written, ticks / 100
+    return written, sum(found[pid][2] for pid in members) / 100
 
 
 def _last(out: OutputTail, err: OutputTail) -> str:

@@ -70,8 +70,9 @@ def cache_failure(output: str, space: Workspace) -> Failure | None:
     """Recognise a full disk or an unwritable cache."""
     if match := _DISK_FULL.search(output):
         return Failure("disk", space.cache.error(match[0], full=True))
-    if (match := _NOT_WRITABLE.search(output)) and str(space.cache.root) in output:
-        return Failure("disk", space.cache.error(match[0], full=False))
+    for line in output.splitlines():
+        if (match := _NOT_WRITABLE.search(line)) and str(space.cache.root) in line:
+            return Failure("disk", space.cache.error(match[0], full=False))
     return None
 
 

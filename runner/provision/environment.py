@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-PASSED: Final = frozenset(
+PROXY_VARIABLES: Final = frozenset(
     {
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    }
+)
+PASSED: Final = frozenset(
+    {
+        *PROXY_VARIABLES,
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     }
 )
@@ -21,12 +26,15 @@ PASSED: Final = frozenset(
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def installer_environment(scratch: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def installer_environment(
+    scratch: Path, extra: Mapping[str, str] | None = None, proxies: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Build the environment of one installer process.
 
     Args:
         scratch: Private folder of this build; home and temporary folder are made in it.
         extra: Variables of the installer itself.
+        proxies: In the place of all others about proxies, the caller's and the installer's.
 
     Returns:
         The whole environment.
@@ -48,6 +56,9 @@ def installer_environment(scratch: Path, extra: Mapping[str, str] | None = None)
         NO_COLOR="1",
     )
     environment.update(extra or {})
+    if proxies is not None:
+        environment = {name: value for name, value in environment.items() if name not in PROXY_VARIABLES}
+        environment.update(proxies)
     return environment
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from runner.errors import UsageError
 from runner.provision.options import Choice
 from runner.provision.pip import Pip
+from runner.provision.place import Place
 from runner.provision.resolution import Resolution
 from runner.provision.uv import Uv, find_uv
 from runner.provision.workspace import Workspace
@@ -58,8 +59,22 @@ class Installer(Protocol):
     async def install(self, lock: Resolution, *, python: Path) -> None:
         """Install exactly what a lock says into the venv of an interpreter.
 
+        Nothing is built: what has no wheel is refused.
+
         Raises:
-            InstallerFailedError: a package could not be fetched, built or written.
+            InstallerFailedError: a package could not be fetched or written.
+            InstallTimeoutError: a deadline passed.
+        """
+        ...
+
+    async def build(self, entry: Mapping[str, Any]) -> tuple[Place, Path]:
+        """Build the wheel of one entry of a lock, in a place of its own, where code of packages runs.
+
+        Returns:
+            The place, and a folder in it below which the wheel is, perhaps with others.
+
+        Raises:
+            InstallerFailedError: the package could not be fetched or built.
             InstallTimeoutError: a deadline passed.
         """
         ...

@@ -24,6 +24,7 @@ from runner.provision.cache import Cache
 from runner.provision.candidates import VARIABLES, Candidate, candidates, described_places, on_path
 from runner.provision.command import DeadlineError, Deadlines, run
 from runner.provision.environment import probe_environment
+from runner.sandbox.policy import SandboxPolicy
 
 PROBE_S: Final = 20.0
 """Starting an interpreter takes 20 ms; from a cold network file system it can take seconds."""
@@ -223,6 +224,8 @@ class _Memory:
                 env=probe_environment(),
                 cwd=Path("/"),
                 deadlines=deadlines,
+                # an installed program of this machine; nothing of a bundle is there yet
+                policy=SandboxPolicy(),
             )
         except DeadlineError:
             return None, f"did not answer within {PROBE_S:g} s"

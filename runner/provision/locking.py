@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,22 @@ from packaging.requirements import Requirement
 from benchmax.bundle import BundleMetadata
 from runner.errors import RequirementError
 from runner.limits import Limits
-from runner.provision.cache import Cache
+from runner.provision.cache import Cache, discard
+from runner.provision.confinement import Confinement
 from runner.provision.document import write_lock_text
+from runner.provision.hosts import Hosts
 from runner.provision.installer import Installer, installer_family, make_installer
 from runner.provision.interpreter import Interpreter, find_interpreter
 from runner.provision.lock import LOCK_FORMAT, Lock, markers, series_of_version, with_addresses, without_user
 from runner.provision.options import ProvisionOptions
 from runner.provision.plan import check_series, plan_for_bundle
 from runner.provision.progress import Progress, ProvisionEvent
+from runner.provision.proxy import Proxy
 from runner.provision.relay import relaying
 from runner.provision.resolution import Resolution
 from runner.provision.resolving import resolve
 from runner.provision.retry import once_more_after_a_race
+from runner.provision.sources import local_sources
 from runner.provision.wheel import DISTRIBUTION, build_own_wheel, own_version
 from runner.provision.workspace import Workspace
 
@@ -55,12 +61,13 @@ async def make_lock(
     Raises:
         ProvisionError: as for `provision`.
         RequirementError: a requirement's own address holds credentials, or something has no digest.
+        SandboxUnavailableError: the sandbox level that the options name does not work here.
         UsageError: an argument cannot be meant.
     """
     if not isinstance(metadata, BundleMetadata):
         raise TypeError(f"metadata must be BundleMetadata, got {type(metadata).__name__}.")
     progress = Progress(on_event)
-    cache = cache or Cache()
+    cache, limits = cache or Cache(), limits or Limits()
     options = replace(options or ProvisionOptions(), lock=None, locked=False)
     check_series(metadata)
     wheel = await asyncio.to_thread(build_own_wheel)
@@ -69,21 +76,27 @@ async def make_lock(
     family = installer_family(options.installer)
     interpreter = await find_interpreter(metadata.python_version.strip(), python=python, cache=cache)
     progress.tell("interpreter", f"Python {interpreter.version} at {interpreter.path}")
+    confinement = await asyncio.to_thread(Confinement.at, options.sandbox, limits)
+    indexes = options.indexes()
+    hosts = Hosts.of(plan.requirements, options=options, indexes=indexes, lock=None)
     cache.prepare()
 
     async def attempt() -> tuple[Resolution, tuple[str, ...], Installer]:
-        with tempfile.TemporaryDirectory(prefix="benchmax-lock-") as name:
+        with _scratch() as scratch:
             async with relaying(options) as relay:
                 space = Workspace(
+                    confinement=confinement,
+                    sources=local_sources(plan.requirements, options=options, indexes=indexes, lock=None),
                     interpreter=interpreter,
                     cache=cache,
-                    target=Path(name) / "venv",
-                    scratch=Path(name),
+                    target=scratch / "venv",
+                    scratch=scratch,
                     options=options,
-                    index=options.indexes(),
-                    limits=limits or Limits(),
+                    index=indexes,
+                    limits=limits,
                     progress=progress,
                     relay=relay,
+                    proxy=Proxy(hosts, relay) if confinement.own_network else None,
                 )
                 installer = make_installer(family, space)
                 return *await resolve(plan, installer, space, universal=True), installer
@@ -103,6 +116,17 @@ async def make_lock(
         options=options,
     )
     return lock, warnings
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """Make a private folder that another user can get through, and remove it whatever a build has left in it."""
+    folder = Path(tempfile.mkdtemp(prefix="benchmax-lock-", dir=os.path.realpath(tempfile.gettempdir())))
+    try:
+        folder.chmod(0o711)
+        yield folder
+    finally:
+        discard(folder)
 
 
 def refuse_credentials(requirements: Iterable[str]) -> None:

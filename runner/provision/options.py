@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -13,10 +14,13 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from runner.errors import UsageError
 from runner.provision.index import Indexes, redact_addresses
+from runner.sandbox.endpoints import Endpoint
+from runner.sandbox.levels import AUTO, LEVELS
 
 Choice = Literal["auto", "uv", "pip"]
 PrereleaseMode = Literal["default", "explicit"]
 
+SANDBOXES: Final = (AUTO, *LEVELS)
 _ARCHIVES: Final = (".whl", ".tar.gz", ".zip")
 
 
@@ -83,6 +87,8 @@ class ProvisionOptions:
         lock: A `pylock.toml` to install from. Nothing is resolved then.
         locked: Whether there must be a lock.
         installer: `uv`, `pip`, or `auto` for uv where there is one.
+        sandbox: How installers and builds are confined: a level, or `auto` for the strongest there is.
+        file_hosts: Hosts that files of packages come from beside the index's own, as `HOST` or `HOST:PORT`.
 
     Raises:
         UsageError: a value cannot be meant.
@@ -98,20 +104,25 @@ class ProvisionOptions:
     lock: Path | None = None
     locked: bool = False
     installer: Choice = "auto"
+    sandbox: str = "auto"
+    file_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.installer not in get_args(Choice):
             raise UsageError(f"installer {self.installer!r} is not known.", hint="Use one of: auto, uv, pip.")
+        if self.sandbox not in SANDBOXES:
+            raise UsageError(f"sandbox {self.sandbox!r} is not known.", hint=f"Use one of: {', '.join(SANDBOXES)}.")
         if self.prerelease not in get_args(PrereleaseMode):
             raise UsageError(
                 f"prerelease mode {self.prerelease!r} is not known.", hint="Use one of: default, explicit."
             )
-        for name in ("find_links", "extra_indexes"):
+        for name in ("find_links", "extra_indexes", "file_hosts"):
             if not isinstance(getattr(self, name), tuple):
                 raise TypeError(f"{name} must be a tuple, got {type(getattr(self, name)).__name__}.")
         if isinstance(self.exclude_newer, datetime) or not isinstance(self.exclude_newer, date | None):
             raise TypeError(f"exclude_newer must be a date, got {type(self.exclude_newer).__name__}.")
         object.__setattr__(self, "find_links", tuple(_checked_links(place) for place in self.find_links))
+        object.__setattr__(self, "file_hosts", tuple(map(_checked_host, self.file_hosts)))
         self.indexes()
 
     def indexes(self) -> Indexes:
@@ -135,9 +146,14 @@ class ProvisionOptions:
         return after.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @property
+    def local_links(self) -> tuple[Path, ...]:
+        """The files and folders of this machine among `find_links`."""
+        return tuple(path for place in self.find_links if (path := _local(place)) is not None)
+
+    @property
     def link_folders(self) -> tuple[Path, ...]:
         """The folders of this machine among `find_links`."""
-        return tuple(path for place in self.find_links if (path := _local(place)) is not None and path.is_dir())
+        return tuple(path for path in self.local_links if path.is_dir())
 
     def key_inputs(self) -> Mapping[str, object]:
         """Return what changes which packages a resolution gives, for a venv's key."""
@@ -164,6 +180,17 @@ def _checked_links(place: str) -> str:
     if path is None or not path.exists():
         raise UsageError(f"find-links {place}: there is no such file or folder.", hint="Name a folder of wheels.")
     return str(path.absolute())
+
+
+def _checked_host(text: str) -> str:
+    name, colon, port = text.strip().rpartition(":") if re.search(r":\d+$", text.strip()) else (text.strip(), "", "443")
+    try:
+        Endpoint(name.removeprefix("[").removesuffix("]"), int(port))
+    except ValueError as error:
+        raise UsageError(
+            f"file host {text!r} is not one: {error}.", hint="It looks like files.example or files.example:8443."
+        ) from None
+    return f"{name.lower()}{colon}{port if colon else ''}"
 
 
 def _local(place: str) -> Path | None:

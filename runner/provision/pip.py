@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -19,17 +21,26 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from runner.errors import ProvisionError
+from runner.errors import ProvisionError, RequirementError
+from runner.limits import MIB
 from runner.provision.cache import Cache
 from runner.provision.command import Finished
 from runner.provision.diagnosis import Failure, InstallerFailedError, bare_name
 from runner.provision.document import write_lock_text
-from runner.provision.lock import from_folders, with_addresses
+from runner.provision.gate import REFUSED
+from runner.provision.lock import Lock, from_folders, with_addresses
 from runner.provision.pip_output import diagnose, missing_package
+from runner.provision.place import MisplacedFileError, Place, read_inside
 from runner.provision.progress import Phase
-from runner.provision.refusals import missing_offline, nothing_so_old, relay_failure, wheels_only
+from runner.provision.refusals import meddled, missing_offline, nothing_so_old, relay_failure, wheels_only, with_network
 from runner.provision.resolution import NOTHING, Resolution
+from runner.provision.source_copies import with_copied_folders, with_copies, without_copies
 from runner.provision.workspace import Workspace
+
+GATE: Final = Path(__file__).with_name("gate.py")
+BUILD_LOCK: Final = "pylock.build.toml"
+MAX_REPORT_BYTES: Final = 64 * MIB
+"""A report has the metadata of each package, descriptions included."""
 
 _NO_DATES: Final = re.compile(r"Index \S+/([^/\s]+)/? does not provide upload-time metadata")
 OLDEST: Final = Version("26.1")
@@ -58,6 +69,8 @@ class Pip:
         self._version = wheel.version
         self._space = workspace
         self._folder = _unpacked(Path(wheel.path), workspace.cache)
+        # where resolutions go on once one of them had to build something
+        self._building: Place | None = None
 
     @property
     def title(self) -> str:
@@ -106,9 +119,19 @@ class Pip:
             await self._fail(finished)
 
     async def _dry_run(self, words: Sequence[str], lines: Sequence[str]) -> tuple[Finished, Resolution]:
-        report = self._space.scratch / "report.json"
-        with self._space.cache.boundary():
-            report.unlink(missing_ok=True)
+        if self._building is None:
+            finished, resolution = await self._dry_run_at(self._place(), words, lines)
+            if REFUSED not in finished.output:
+                return finished, resolution
+            self._building = self._build_place()
+        return await self._dry_run_at(self._building, words, lines)
+
+    async def _dry_run_at(
+        self, place: Place, words: Sequence[str], lines: Sequence[str]
+    ) -> tuple[Finished, Resolution]:
+        cache = self._space.cache
+        lines, copies = await asyncio.to_thread(with_copies, lines, place, self._space)
+        report = place.output("report.json", cache)
         finished = await self._run(
             "install",
             *("--dry-run", "--ignore-installed", "--report", str(report), "--progress-bar", "off"),
@@ -116,12 +139,20 @@ class Pip:
             # as words, not in a file: there pip would replace ${NAME} by the value of a variable
             *lines,
             phase="resolve",
+            place=place,
         )
         if finished.code != 0 or not report.exists():
             return finished, NOTHING
-        with self._space.cache.boundary():
-            made = Resolution.from_pip_report(json.loads(report.read_bytes()))
-        return finished, Resolution.from_data(with_addresses(made.data, self._space.index.outward))
+        try:
+            made = Resolution.from_pip_report(json.loads(read_inside(report, place.work, MAX_REPORT_BYTES)))
+            if place.builds:
+                made = Resolution.from_data(Lock.parse(made.lock.encode()).data)
+        except (MisplacedFileError, RequirementError) as error:
+            raise InstallerFailedError(meddled(str(error))) from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InstallerFailedError(meddled(f"pip's report is not one: {type(error).__name__}")) from None
+        data = with_addresses(made.data, self._space.index.outward)
+        return finished, Resolution.from_data(without_copies(data, copies))
 
     async def _is_lacking(self, name: str, finished: Finished) -> bool:
         """Whether the options are what keeps pip from getting a package."""
@@ -134,23 +165,57 @@ class Pip:
 
     async def install(self, lock: Resolution, *, python: Path) -> None:
         """See `Installer.install`."""
-        data = from_folders(lock.data, self._space.options.link_folders)
-        data = with_addresses(data, self._space.index.inward)
-        file = self._space.scratch / "pylock.install.toml"
+        data = self._inward(lock.data)
         if self._space.options.offline:
             data = await asyncio.to_thread(self._from_cache, data, lock.packages)
-        with self._space.cache.boundary():
-            file.write_text(write_lock_text(data), encoding="utf-8")
+        place = self._place()
+        file = place.give("pylock.install.toml", write_lock_text(data), self._space.cache)
         finished = await self._run(
             "install",
             *("--no-deps", "--no-compile", "--no-warn-script-location", "--progress-bar", "off"),
-            *("--only-binary=:all:",) * self._space.options.only_binary,
-            *("--root-user-action", "ignore", "--requirement", str(file)),
+            *("--only-binary=:all:", "--root-user-action", "ignore", "--requirement", str(file)),
             phase="install",
+            place=place,
             python=python,
         )
         if finished.code != 0:
             await self._fail(finished)
+
+    async def build(self, entry: Mapping[str, Any]) -> tuple[Place, Path]:
+        """See `Installer.build`."""
+        cache = self._space.cache
+        place = self._build_place()
+        data = self._inward({"lock-version": "1.0", "created-by": "benchmax", "packages": [entry]})
+        data = await asyncio.to_thread(with_copied_folders, data, place, self._space)
+        file = place.give(BUILD_LOCK, write_lock_text(data), cache)
+        wheels = place.output("wheels", cache)
+        finished = await self._run(
+            "wheel",
+            *("--no-deps", "--progress-bar", "off", "--wheel-dir", str(wheels), *self._sources),
+            *("--requirement", str(file)),
+            phase="install",
+            place=place,
+        )
+        if finished.code != 0:
+            # not who wants it
+            said = replace(finished, stdout=finished.stdout.replace(f" (from {BUILD_LOCK})", ""))
+            await self._fail(said)
+        return place, wheels
+
+    def _inward(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a lock's content as pip has to be told it."""
+        return with_addresses(from_folders(data, self._space.options.link_folders), self._space.index.inward)
+
+    def _place(self) -> Place:
+        """Return where nothing is built; pip writes its own compiled modules beside itself."""
+        place = self._space.place(self._space.cache.pip_dir, [GATE])
+        policy = place.policy
+        if policy.level != "off":
+            policy = replace(policy, shared=(*policy.shared, str(self._folder), str(self._folder.resolve())))
+        return replace(place, policy=policy)
+
+    def _build_place(self) -> Place:
+        return self._space.build_place([self._folder])
 
     def _from_cache(self, data: Mapping[str, Any], wanted: Mapping[str, str]) -> dict[str, Any]:
         """Take files out of pip's cache, which pip itself reads only with the index at hand; say all it lacks."""
@@ -209,7 +274,7 @@ class Pip:
         failure = diagnose(finished, self._space)
         if failure.kind in ("unknown-package", "no-version", "no-wheel"):
             return False
-        raise InstallerFailedError(failure)
+        raise InstallerFailedError(with_network(failure, self._space))
 
     async def _fail(self, finished: Finished) -> NoReturn:
         failure = relay_failure(self._space, finished.output)
@@ -222,7 +287,7 @@ class Pip:
                 # pip says the same for a name nobody took, a refused login and wheels for other Pythons; its log tells
                 closer = await self._run("index", "versions", name, "-vv", phase="resolve", quiet=True)
                 failure = diagnose(finished, self._space, log=closer.output)
-        raise InstallerFailedError(failure)
+        raise InstallerFailedError(with_network(failure, self._space))
 
     async def _too_new(self, finished: Finished) -> Failure | None:
         """Recognise a package of which there is nothing old enough, or of which no dates are known."""
@@ -248,18 +313,27 @@ class Pip:
         ]
 
     async def _run(
-        self, command: str, *words: str, phase: Phase, python: Path | None = None, quiet: bool = False
+        self,
+        command: str,
+        *words: str,
+        phase: Phase,
+        place: Place | None = None,
+        python: Path | None = None,
+        quiet: bool = False,
     ) -> Finished:
         index, relay = self._space.index, self._space.relay
+        place = place or self._place()
         trusted = ["--trusted-host", index.plain_http_host] if index.plain_http_host is not None else []
+        pip = [str(self._folder / "pip")] if place.builds else [str(GATE), str(self._folder)]
         return await self._space.run(
             [
-                *(str(python or self._space.interpreter.path), "-I", str(self._folder / "pip"), command),
+                *(str(python or self._space.interpreter.path), "-I", *pip, command),
                 *("--no-input", "--no-color", "--disable-pip-version-check", "--retries", "2", *trusted),
                 *("--keyring-provider", "disabled", *(["--no-index"] if self._space.options.offline else [])),
-                *("--cache-dir", str(self._space.cache.pip_dir), *words),
+                *("--cache-dir", str(place.downloads), *words),
             ],
             phase=phase,
+            place=place,
             quiet=quiet,
             # in the environment, since every process on the machine can read a command line; no file is read
             env={
@@ -295,6 +369,11 @@ def _unpacked(wheel: Path, cache: Cache) -> Path:
             unpacked = Path(scratch) / "pip"
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(unpacked)
+            for place, _, names in os.walk(unpacked):
+                # a build may use it as another user
+                os.chmod(place, 0o755)  # noqa: PTH101, S103 - many, given as text; they hold pip
+                for name in names:
+                    os.chmod(f"{place}/{name}", 0o644)  # noqa: PTH101 - as above
             try:
                 unpacked.rename(folder)
             except OSError:

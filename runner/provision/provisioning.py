@@ -12,13 +12,17 @@ from runner.limits import Limits
 from runner.provision.build import build
 from runner.provision.cache import Cache
 from runner.provision.candidates import running_series
+from runner.provision.confinement import Confinement
+from runner.provision.hosts import Hosts
 from runner.provision.installer import installer_family
 from runner.provision.interpreter import find_interpreter
 from runner.provision.options import ProvisionOptions
 from runner.provision.plan import Plan, check_requirements, check_series, plan_for_bundle
 from runner.provision.progress import Progress, ProvisionEvent
+from runner.provision.proxy import Proxy
 from runner.provision.relay import relaying
 from runner.provision.retry import once_more_after_a_race
+from runner.provision.sources import local_sources
 from runner.provision.venv import Venv
 from runner.provision.wheel import build_own_wheel
 from runner.provision.workspace import Workspace
@@ -54,6 +58,7 @@ async def provision(
         IndexUnreachableError: the package index does not answer or refuses access.
         InstallTimeoutError: a deadline passed.
         CacheError: the cache cannot be written.
+        SandboxUnavailableError: the sandbox level that the options name does not work here.
         UsageError: an argument cannot be meant.
     """
     if not isinstance(metadata, BundleMetadata):
@@ -98,6 +103,7 @@ async def provision_packages(
 
     Raises:
         ProvisionError: as for `provision`.
+        SandboxUnavailableError: as for `provision`.
         UsageError: an argument cannot be meant.
     """
     if options is not None and (options.lock is not None or options.locked):
@@ -140,6 +146,9 @@ async def _find_or_build(
 
     if venv := found():
         return venv
+    confinement = await asyncio.to_thread(Confinement.at, options.sandbox, limits)
+    indexes, lock = options.indexes(), None if plan.lock is None else plan.lock.data
+    hosts = Hosts.of(plan.requirements, options=options, indexes=indexes, lock=lock)
     cache.prepare()
 
     def on_wait() -> None:
@@ -149,15 +158,18 @@ async def _find_or_build(
         with cache.attempt(key) as (target, scratch):
             async with relaying(options) as relay:
                 space = Workspace(
+                    confinement=confinement,
+                    sources=local_sources(plan.requirements, options=options, indexes=indexes, lock=lock),
                     interpreter=interpreter,
                     cache=cache,
                     target=target,
                     scratch=scratch,
                     options=options,
-                    index=options.indexes(),
+                    index=indexes,
                     limits=limits,
                     progress=progress,
                     relay=relay,
+                    proxy=Proxy(hosts, relay) if confinement.own_network else None,
                 )
                 return await build(plan, key=key, family=family, space=space)
 

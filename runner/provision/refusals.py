@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
-from runner.errors import IndexUnreachableError, RequirementError
+from runner.errors import BuildError, IndexUnreachableError, RequirementError
 from runner.provision.diagnosis import Failure, bare_name, clip, one_line, unreachable
 from runner.provision.workspace import Workspace
+
+_NETWORK: Final = frozenset({"unreachable", "authentication", "missing-file", "other"})
+"""Kinds of failures behind which a host may be that was refused or did not answer."""
 
 SHOWN: Final = 40
 """Names in one message; a list beyond that helps nobody."""
@@ -71,6 +75,32 @@ def nothing_so_old(name: str, space: Workspace, detail: str) -> Failure:
     )
 
 
+def meddled(reason: str) -> Failure:
+    """Say that the code of a package left something else than its installer was to leave."""
+    return Failure(
+        "build",
+        BuildError(
+            f"what was resolved cannot be read: {one_line(reason)}; the build of a package may have meddled with it.",
+            hint="Ask for versions that have wheels for this Python.",
+        ),
+    )
+
+
+def needs_network_to_build(names: Iterable[str], space: Workspace, detail: str = "") -> Failure:
+    """Say that something has to be built, for which nothing is at hand."""
+    wanted = sorted(set(names))
+    what = _listed(wanted) if wanted else "a package"
+    return Failure(
+        "unreachable",
+        IndexUnreachableError(
+            f"offline, and {what} would have to be built from source, for which nothing is at hand.",
+            hint="Prepare it once with the network and a lock, or name a folder that has wheels with --find-links.",
+            detail=clip(detail),
+        ),
+        frozenset(map(bare_name, wanted)),
+    )
+
+
 def relay_failure(space: Workspace, detail: str) -> Failure | None:
     """Say what the indexes told the relay, which the installers behind it cannot know."""
     if space.relay is None:
@@ -87,6 +117,38 @@ def relay_failure(space: Workspace, detail: str) -> Failure | None:
     for host, reason in space.relay.unreachable.items():
         return unreachable(space, one_line(space.index.redact(reason)), detail, host=host)
     return None
+
+
+def with_network(failure: Failure, space: Workspace) -> Failure:
+    """Say what the proxy knows and an installer does not: which host was refused or did not answer, and why."""
+    if space.proxy is None:
+        return failure
+    if not space.proxy.refused:
+        if failure.kind not in _NETWORK or not space.proxy.unreachable:
+            return failure
+        host, reason = next(iter(space.proxy.unreachable.items()))
+        return unreachable(space, one_line(reason), failure.error.detail, host=_without_port(host, space))
+    asked = [f"{host} ({reason})" for host, reason in space.proxy.refused.items()]
+    option = " ".join(f"--file-host {host.removesuffix(':443')}" for host in space.proxy.refused)
+    if failure.kind == "build":
+        hint = f"{failure.error.hint} It asked for {_listed(asked)}; {option} allows that."
+        return replace(failure, error=BuildError(failure.error.message, hint=hint, detail=failure.error.detail))
+    if failure.kind not in _NETWORK:
+        return failure
+    return Failure(
+        "unreachable",
+        IndexUnreachableError(
+            f"an installer asked for {_listed(asked)}, which is not allowed.",
+            hint=f"If packages come from there, add {option}.",
+            detail=failure.error.detail,
+        ),
+        failure.names,
+    )
+
+
+def _without_port(host: str, space: Workspace) -> str:
+    """Return a host as it stands in addresses: with a port only where it is not the usual one."""
+    return host if host == space.index.host else host.removesuffix(":443").removesuffix(":80")
 
 
 def _listed(names: Collection[str]) -> str:

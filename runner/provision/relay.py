@@ -67,7 +67,7 @@ class Relay:
             follow_redirects=True,
         )
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-        self._port: int = self._server.sockets[0].getsockname()[1]
+        self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(
@@ -80,9 +80,14 @@ class Relay:
         await self._server.wait_closed()
         await self._client.aclose()
 
+    @property
+    def user(self) -> str:
+        """User and password of those who may ask, as an address has them."""
+        return f"benchmax:{self._word}"
+
     def environment(self) -> dict[str, str]:
         """Return the variables that send an installer's plain requests here."""
-        here = f"http://benchmax:{self._word}@127.0.0.1:{self._port}"
+        here = f"http://{self.user}@127.0.0.1:{self.port}"
         variables = dict.fromkeys(_PROXY_VARIABLES, here)
         exempt = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
         if "*" in (entry.strip() for entry in exempt.split(",")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib.metadata
 import re
@@ -18,13 +19,18 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from runner.errors import RequirementError
+from runner.provision.cache import discard
 from runner.provision.command import Finished
 from runner.provision.diagnosis import Failure, InstallerFailedError, bare_name
 from runner.provision.document import write_lock_text
 from runner.provision.link_mode import link_mode
-from runner.provision.lock import LOCK_NAME, from_folders, with_addresses
-from runner.provision.refusals import missing_offline, nothing_so_old, relay_failure, wheels_only
+from runner.provision.lock import LOCK_NAME, MAX_LOCK_BYTES, Lock, from_folders, with_addresses
+from runner.provision.place import MisplacedFileError, Place, read_inside
+from runner.provision.refusals import meddled, missing_offline, nothing_so_old, relay_failure, wheels_only, with_network
 from runner.provision.resolution import NOTHING, Resolution
+from runner.provision.source_copies import with_copied_folders, with_copies, without_copies
+from runner.provision.trial import trial_source
 from runner.provision.uv_output import diagnose
 from runner.provision.workspace import Workspace
 
@@ -38,6 +44,9 @@ _OFFLINE: Final = (
 )
 _NOTHING: Final = re.compile(r"there are no versions of ([A-Za-z0-9][\w.\-]*)(?: and|,)")
 _NO_BUILD: Final = re.compile(r"Wheels are required for `([^`=]+)(?:==[^`]*)?`")
+
+BUILDS: Final = "builds-v0"
+"""Where uv makes the environments of builds, in its cache."""
 
 _EACH: Final = ("--no-config", "--no-python-downloads", "--color", "never")
 
@@ -84,11 +93,9 @@ class Uv:
         self._uv, self._version = found
         self._space = workspace
         options, index = workspace.options, workspace.index
-        self._common = (
-            *(*_EACH, "--cache-dir", str(workspace.cache.uv_dir)),
-            *(("--only-binary", ":all:") if options.only_binary else ()),
-            *(("--offline",) if options.offline else ()),
-        )
+        # where resolutions go on once one of them had to build something
+        self._building: Place | None = None
+        self._common = (*_EACH, *(("--offline",) if options.offline else ()))
         self._sources = (
             *(word for place in options.find_links for word in ("--find-links", place)),
             *(("--exclude-newer", options.cutoff) if options.cutoff is not None else ()),
@@ -157,52 +164,138 @@ class Uv:
     async def _compile(
         self, lines: Sequence[str], words: Sequence[str], excluded: AbstractSet[str] = frozenset()
     ) -> tuple[Finished, Resolution]:
-        asked, left_out = self._space.scratch / "requirements.in", self._space.scratch / "excluded.in"
-        lock = self._space.scratch / LOCK_NAME
-        with self._space.cache.boundary():
-            asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            left_out.write_text("".join(f"{name}\n" for name in sorted(excluded)), encoding="utf-8")
-            lock.unlink(missing_ok=True)
+        if self._space.options.only_binary:
+            return await self._compile_at(self._place(), lines, ["--only-binary", ":all:", *words], excluded)
+        if self._building is None and await self._can_be_kept_from_building():
+            place = self._place()
+            finished, resolution = await self._compile_at(place, lines, words, excluded)
+            if str(place.downloads / BUILDS) not in finished.stderr:
+                return finished, resolution
+        if self._building is None:
+            self._building = self._space.build_place([self._uv])
+        return await self._compile_at(self._building, lines, words, excluded)
+
+    async def _compile_at(
+        self, place: Place, lines: Sequence[str], words: Sequence[str], excluded: AbstractSet[str]
+    ) -> tuple[Finished, Resolution]:
+        cache = self._space.cache
+        lines, copies = await asyncio.to_thread(with_copies, lines, place, self._space)
+        asked = place.give("requirements.in", "\n".join(lines) + "\n", cache)
+        left_out = place.give("excluded.in", "".join(f"{name}\n" for name in sorted(excluded)), cache)
+        lock = place.output(LOCK_NAME, cache)
         finished = await self._space.run(
             [
-                *(str(self._uv), "pip", "compile", *self._common, *self._sources, "--no-progress", "--no-header"),
+                *(str(self._uv), "pip", "compile", *self._common, "--cache-dir", str(place.downloads), *self._sources),
+                *("--no-progress", "--no-header"),
                 *("--python", str(self._space.interpreter.path), "--format", LOCK_NAME, "--quiet", *words),
                 *(("--excludes", str(left_out)) if excluded else ()),
                 *("--output-file", str(lock), str(asked)),
             ],
             phase="resolve",
+            place=place,
             env=self._env,
         )
         if finished.code != 0:
             return finished, NOTHING
+        try:
+            text = read_inside(lock, place.work, MAX_LOCK_BYTES)
+            data = Lock.parse(text).data if place.builds else tomllib.loads(text.decode())
+        except (MisplacedFileError, RequirementError) as error:
+            raise InstallerFailedError(meddled(str(error))) from None
+        found = with_addresses(data, self._space.index.outward, folder=lock.parent)
+        return finished, Resolution.from_data(without_copies(found, copies))
+
+    def _place(self) -> Place:
+        """Return where nothing is built, which uv is kept from by a file in the place of its folder for builds."""
+        place = self._space.place(self._space.cache.uv_dir, [self._uv])
         with self._space.cache.boundary():
-            text = lock.read_text(encoding="utf-8")
-        data = with_addresses(tomllib.loads(text), self._space.index.outward, folder=self._space.scratch)
-        return finished, Resolution.from_data(data)
+            stop = place.downloads / BUILDS
+            if not stop.is_file():
+                # made by somebody who used uv with this cache by hand
+                discard(stop)
+                stop.write_text("Nothing is built with this cache.\n", encoding="ascii")
+        return place
+
+    async def _can_be_kept_from_building(self) -> bool:
+        """Whether this version of uv builds nothing there: it is tried once, with a package that can only be built."""
+        cache = self._space.cache
+        record = cache.tools_dir / f"uv-{self._version}.json"
+        known = cache.read_json(record)
+        if isinstance(known, dict) and isinstance(known.get("kept"), bool):
+            return bool(known["kept"])
+        place = self._place()
+        ran = place.output("ran", cache)
+        with cache.boundary():
+            trial = place.given / "benchmax-trial-1.0.tar.gz"
+            trial.write_bytes(trial_source(ran))
+        asked = place.give("trial.in", f"benchmax-trial @ {trial.as_uri()}\n", cache)
+        finished = await self._space.run(
+            [
+                *(str(self._uv), "pip", "compile", *_EACH, "--offline", "--cache-dir", str(place.downloads)),
+                *("--python", str(self._space.interpreter.path), "--quiet", str(asked)),
+            ],
+            phase="resolve",
+            place=place,
+            quiet=True,
+        )
+        kept = finished.code != 0 and str(place.downloads / BUILDS) in finished.stderr and not ran.exists()
+        if kept or ran.exists() or finished.code == 0:
+            # whatever else went wrong says nothing about the next time
+            cache.write_json(record, {"kept": kept})
+        return kept
 
     async def install(self, lock: Resolution, *, python: Path) -> None:
         """See `Installer.install`."""
-        options = self._space.options
-        data = from_folders(lock.data, options.link_folders)
-        data = with_addresses(data, self._space.index.inward)
-        data = _with_index(data, self._space.index.installer_url)
-        file = self._space.scratch / "pylock.install.toml"
-        with self._space.cache.boundary():
-            file.write_text(write_lock_text(data), encoding="utf-8")
+        options, cache = self._space.options, self._space.cache
+        data = self._inward(lock.data)
+        place = self._place()
+        file = place.give("pylock.install.toml", write_lock_text(data), cache)
+        with cache.boundary():
             mode = link_mode(self._space.scratch)
         words = [
-            *(str(self._uv), "pip", "sync", *self._common, "--link-mode", mode),
-            *("--preview-features", "pylock", "--python", str(python), str(file)),
+            *(str(self._uv), "pip", "sync", *self._common, "--cache-dir", str(place.downloads), "--link-mode", mode),
+            *("--only-binary", ":all:", "--preview-features", "pylock", "--python", str(python), str(file)),
         ]
         if options.offline:
-            await self._check_cached(words, data)
-        finished = await self._space.run(words, phase="install", env=self._env)
+            await self._check_cached(words, data, place)
+        finished = await self._space.run(words, phase="install", place=place, env=self._env)
         if finished.code != 0:
             raise InstallerFailedError(self._diagnosed(finished))
 
-    async def _check_cached(self, words: Sequence[str], data: Mapping[str, Any]) -> None:
+    async def build(self, entry: Mapping[str, Any]) -> tuple[Place, Path]:
+        """See `Installer.build`."""
+        cache = self._space.cache
+        place = self._space.build_place([self._uv])
+        data = self._inward({"lock-version": "1.0", "created-by": "benchmax", "packages": [entry]})
+        data = await asyncio.to_thread(with_copied_folders, data, place, self._space)
+        file = place.give("pylock.build.toml", write_lock_text(data), cache)
+        target = place.output("installed", cache)
+        finished = await self._space.run(
+            [
+                *(str(self._uv), "pip", "sync", *self._common, "--cache-dir", str(place.downloads), *self._sources),
+                *("--link-mode", "copy", "--target", str(target), "--preview-features", "pylock"),
+                *("--python", str(self._space.interpreter.path), str(file)),
+            ],
+            phase="install",
+            place=place,
+            env=self._env,
+        )
+        if finished.code != 0:
+            raise InstallerFailedError(self._diagnosed(finished))
+        # what it has built lies in its cache, beside its source
+        return place, next(place.downloads.glob("sdists-*"), place.downloads)
+
+    def _inward(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a lock's content as uv has to be told it."""
+        data = from_folders(data, self._space.options.link_folders)
+        data = with_addresses(data, self._space.index.inward)
+        return _with_index(data, self._space.index.installer_url)
+
+    async def _check_cached(self, words: Sequence[str], data: Mapping[str, Any], place: Place) -> None:
         """Look for all that is missing at once: the installation itself would end at the first."""
-        looked = await self._space.run([*words, "--dry-run", "--verbose"], phase="install", env=self._env, quiet=True)
+        looked = await self._space.run(
+            [*words, "--dry-run", "--verbose"], phase="install", place=place, env=self._env, quiet=True
+        )
         loaded = {
             canonicalize_name(entry["name"]) for entry in data["packages"] if "url" in str(_first_file(entry).keys())
         }
@@ -222,6 +315,9 @@ class Uv:
         return found
 
     def _diagnosed(self, finished: Finished) -> Failure:
+        return with_network(self._reason(finished), self._space)
+
+    def _reason(self, finished: Finished) -> Failure:
         if failure := relay_failure(self._space, finished.stderr):
             return failure
         if self._space.options.cutoff is not None:

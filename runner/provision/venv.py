@@ -19,6 +19,7 @@ class Venv:
         python: Its interpreter.
         python_version: Series of that interpreter, such as `3.12`.
         base_python: The installed interpreter it was made from, with all symbolic links resolved.
+        base_prefix: Where that interpreter has its standard library, with all symbolic links resolved.
         packages: What is installed in it: canonical name to version, sorted by name.
         installer: What installed the packages, with its version, such as `uv 0.13.9`.
         warnings: What the person who runs the bundle should know about how its requirements were met.
@@ -31,6 +32,7 @@ class Venv:
     python: Path
     python_version: str
     base_python: Path
+    base_prefix: Path
     packages: Mapping[str, str]
     installer: str
     warnings: tuple[str, ...]

@@ -61,6 +61,10 @@ class OwnWheel:
         path = cache.wheels_dir / self.digest[:32] / self.file_name
         if not path.exists():
             cache.write(path, self.data)
+        with cache.boundary():
+            # a build may read it as another user
+            path.chmod(0o644)
+            path.parent.chmod(0o755)
         return path
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from runner.limits import PARTIAL_VALUES, REDACTED_VALUES
 from runner.redaction.matcher import GRAM, Matcher, Span
-from runner.redaction.secret import credentials_of, secret_values, spellings
+from runner.redaction.secret import credentials_of, parts_of_secret, secret_values, spellings
 
 MARK: Final = "[redacted]"
 
@@ -36,7 +36,7 @@ class Redactor:
     """Learns secret values and removes them from text.
 
     Values are kept in two generations. When the younger one is full the older one is forgotten, so that what is in
-    use stays known and memory stays bounded.
+    use stays known and memory stays bounded. What is handed out once and for all is never forgotten.
 
     Args:
         capacity: Values that one generation holds.
@@ -46,9 +46,11 @@ class Redactor:
         self._capacity = capacity
         self._young = Matcher()
         self._old = Matcher()
+        self._lasting = Matcher()
         self._shortest = CUT_CHARS
         self._seen: set[tuple[str, str]] = set()
         self._recent: deque[str] = deque(maxlen=PARTIAL_VALUES)
+        self._lasting_pieces: list[str] = []
 
     def learn_headers(self, headers: Mapping[str, str]) -> None:
         """Remember what is secret of headers that are handed out."""
@@ -65,6 +67,15 @@ class Redactor:
         """Remember one credential; of one with an authorization scheme, what follows the scheme."""
         for secret in credentials_of(value):
             self._add(secret)
+
+    def learn_for_good(self, value: str) -> None:
+        """Remember a secret of any form that a worker has all the time: all of it, its lines, a password in a URL."""
+        for secret in parts_of_secret(value):
+            if len(secret) <= EDGE_CHARS:
+                self._lasting_pieces.append(secret)
+            self._shortest = min(self._shortest, len(secret))
+            for spelled in spellings(secret):
+                self._lasting.add(spelled)
 
     def clean(self, text: str) -> str:
         """Return the text with every known value replaced by a mark."""
@@ -98,7 +109,7 @@ class Redactor:
     @property
     def knows_any(self) -> bool:
         """Whether there is anything to look for; while not, every text is clean."""
-        return bool(len(self._young) or len(self._old))
+        return bool(len(self._young) or len(self._old) or len(self._lasting))
 
     def _add(self, value: str) -> None:
         if len(value) <= EDGE_CHARS:
@@ -114,9 +125,10 @@ class Redactor:
 
     def _spans(self, text: str) -> list[Span]:
         spans = self._young.spans(text) if len(self._young) else []
-        if len(self._old):
-            spans += self._old.spans(text)
-        if "left out …" in text and self._recent:
+        for matcher in (self._old, self._lasting):
+            if len(matcher):
+                spans += matcher.spans(text)
+        if "left out …" in text and (self._recent or self._lasting_pieces):
             spans += self._pieces(text)
         return spans
 
@@ -125,7 +137,7 @@ class Redactor:
         for cut in itertools.islice(_CUT.finditer(text), MAX_CUTS):
             before = text[max(0, cut.start() - EDGE_CHARS) : cut.start()]
             after = text[cut.end() : cut.end() + EDGE_CHARS]
-            for value in self._recent:
+            for value in itertools.chain(self._lasting_pieces, self._recent):
                 if (kept := _kept_beginning(before, value)) >= GRAM:
                     yield cut.start() - kept, cut.start()
                 if (kept := _kept_end(after, value)) >= GRAM:

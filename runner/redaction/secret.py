@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 MIN_CHARS: Final = 6
 """Shorter values (`1`, `true`, a region's name) are no secrets, and taking them out would ruin ordinary text."""
@@ -66,6 +66,16 @@ def credentials_of(value: str) -> Iterator[str]:
             yield from (part for part in _random_words(value) if part != value)
 
 
+def parts_of_secret(value: str) -> Iterator[str]:
+    """Find what is secret of a text of any form: all of it, each line of several, and of a URL the password."""
+    found = [value, *value.splitlines()]
+    for line in value.split():
+        found += _password_of(line)
+    for part in dict.fromkeys(text.strip() for text in found):
+        if len(part) >= MIN_CHARS:
+            yield part
+
+
 def spellings(value: str) -> Iterator[str]:
     """Spell a secret as it stands, and as JSON, a Python literal and a URL would write it."""
     yield value
@@ -90,6 +100,15 @@ def _kind(name: str) -> Literal["secret", "open", "unknown"]:
     if name in OPEN_NAMES:
         return "open"
     return "unknown" if _SECRET_NAME.search(name) is None else "secret"
+
+
+def _password_of(url: str) -> Iterator[str]:
+    _, scheme, rest = url.partition("://")
+    # up to the last @ before the path: a password with an unescaped @ must not stay in part
+    userinfo, at, _ = rest.partition("/")[0].rpartition("@") if "@" in rest.partition("/")[0] else rest.rpartition("@")
+    password = userinfo.partition(":")[2]
+    if scheme and at and password:
+        yield from (password, unquote(password))
 
 
 def _user_and_password(encoded: str) -> Iterator[str]:

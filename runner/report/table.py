@@ -61,6 +61,12 @@ def summary(report: Report) -> list[Text]:
         lines.append(Text(f"closing the environment: {one_line(report.close_error, 500)}", style="red"))
     lines += _some([f"worker: {death}" for death in report.worker_deaths], "workers", "yellow")
     lines += _some([f"warning: {warning}" for warning in report.venv.warnings], "warnings", "yellow")
+    unreachable = [place for place in report.sandbox.endpoints if place.failed]
+    lines += _some(
+        [f"cannot connect to {place.endpoint}: {place.reason} ({place.failed} times)" for place in unreachable],
+        "places that could not be connected to",
+        "yellow",
+    )
     if report.headers.refused:
         count = report.headers.not_answered
         reason = one_line(report.headers.refused[0].reason, 300)

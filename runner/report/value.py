@@ -7,13 +7,15 @@ defaults.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from runner.broker import AuditCount, AuditEntry
+from runner.egress import Count
 from runner.record import RolloutRecord
+from runner.sandbox.endpoints import Endpoint
 from runner.text import printable_json
 
 FORMAT: Final = 1
@@ -44,14 +46,30 @@ class VenvFacts(_Facts, frozen=True):
     warnings: list[str] = []
 
 
+class EndpointFacts(_Facts, frozen=True):
+    """A place that workers could reach: connections that were made, those that could not be, and why the last not."""
+
+    endpoint: str
+    connections: int = 0
+    failed: int = 0
+    reason: str = ""
+
+
 class SandboxFacts(_Facts, frozen=True):
-    """How it was confined: the level, each mechanism in force, and the user id its processes ran under."""
+    """How it was confined: the level, each mechanism in force, and the user id its processes ran under.
+
+    `not_limited` says what no limit held; `data` whether the worker had the real folder, an overlay or a copy.
+    """
 
     level: str
     network: str
     mechanisms: list[str]
     uid: int
     hash_seed: str
+    endpoints: list[EndpointFacts] = []
+    secrets: list[str] = []
+    not_limited: list[str] = []
+    data: str = ""
 
 
 class ModelFacts(_Facts, frozen=True):
@@ -233,6 +251,14 @@ class Report(_Facts, frozen=True):
             ValueError: it is not a report.
         """
         return msgspec.json.decode(data, type=cls)
+
+
+def endpoint_facts(connections: Mapping[Endpoint, Count]) -> list[EndpointFacts]:
+    """Turn what became of workers' connections into its part of the report."""
+    return [
+        EndpointFacts(endpoint=str(endpoint), connections=count.connections, failed=count.failed, reason=count.reason)
+        for endpoint, count in connections.items()
+    ]
 
 
 def header_facts(audit: Iterable[AuditEntry], counts: Iterable[AuditCount]) -> HeaderFacts:

@@ -67,7 +67,7 @@ def explain(text: str, settings: Settings) -> Blocker:
 
 
 def _namespace_refused(said: str) -> bool:
-    signs = ("new namespace", "uid map", "gid map", "setgroups", "loopback", "NETLINK_ROUTE")
+    signs = ("new namespace", "network namespace", "uid map", "gid map", "setgroups", "loopback", "NETLINK_ROUTE")
     return any(sign in said for sign in signs)
 
 
@@ -87,6 +87,14 @@ _CAUSES: Final[tuple[tuple[Callable[[str, Settings], bool], Blocker], ...]] = (
     (
         lambda said, settings: _namespace_refused(said) and settings.unprivileged_clone is False,
         Blocker("kernel.unprivileged_userns_clone is 0", "As root: sysctl kernel.unprivileged_userns_clone=1"),
+    ),
+    (
+        lambda said, settings: "network namespace" in said and settings.apparmor_restricts,
+        Blocker(
+            "AppArmor restricts user namespaces",
+            "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0 (a profile for bwrap alone is not enough "
+            "for a network of its own)",
+        ),
     ),
     (
         lambda said, settings: _namespace_refused(said) and settings.apparmor_restricts,

@@ -13,17 +13,23 @@ from typing import Final
 from runner.limits import SANDBOX_SHM_BYTES, SANDBOX_TMP_BYTES
 from runner.sandbox import view
 from runner.sandbox.closed import without_inner
+from runner.sandbox.endpoints import hosts_file
 from runner.sandbox.machine import Machine
 from runner.sandbox.policy import SandboxPolicy
 
 FILTER_FD: Final = 40
 PASSWD_FD: Final = 41
 GROUP_FD: Final = 42
-SETTINGS_FD: Final = 50
+HOSTS_FD: Final = 43
+NAME_SERVICES_FD: Final = 44
+SETTINGS_FD: Final = 100
 """Descriptors that bubblewrap reads and closes, the last and those after it for one file each; beyond all that a
-command is given."""
+command is given, and the last beyond all that its supervisor sets aside as well."""
 
-STATUS_FD: Final = 43
+LISTENERS_FD: Final = 45
+"""Descriptor on which the sockets of a network of its own are handed out, before bubblewrap starts."""
+
+STATUS_FD: Final = 46
 """Descriptor on which it can say how far it came."""
 
 
@@ -41,13 +47,13 @@ def arguments(
         status: Descriptor on which bubblewrap says, as JSON, how far it came; `None` for none.
     """
     words = [program, "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup"]
-    if policy.network == "none":
-        words.append("--unshare-net")
     words += ["--hostname", view.HOST_NAME, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--ro-bind", view.SYSTEM, view.SYSTEM]
     for folder, target in machine.root_folders:
         words += ["--symlink", target, folder] if target else ["--ro-bind", folder, folder]
-    for number, path in setting_files(machine):
+    for number, path in setting_files(policy, machine):
+        words += ["--file", str(number), path]
+    for number, path, _ in name_files(policy):
         words += ["--file", str(number), path]
     words += ["--file", str(PASSWD_FD), view.USERS[0], "--file", str(GROUP_FD), view.USERS[1]]
     for path in (*view.SETTING_FOLDERS, view.PROCESSORS):
@@ -68,9 +74,18 @@ def arguments(
     return [*words, "--", *argv]
 
 
-def setting_files(machine: Machine) -> tuple[tuple[int, str], ...]:
+def setting_files(policy: SandboxPolicy, machine: Machine) -> tuple[tuple[int, str], ...]:
     """The machine's settings that are copied in, each with the descriptor it is read from."""
-    return tuple(enumerate(machine.settings, SETTINGS_FD))
+    left_out = () if policy.network == "open" else view.NAME_SETTINGS
+    return tuple(enumerate((path for path in machine.settings if path not in left_out), SETTINGS_FD))
+
+
+def name_files(policy: SandboxPolicy) -> tuple[tuple[int, str, str], ...]:
+    """What says, in a network of its own, which names there are: descriptor, path and text of each file."""
+    if policy.network == "open":
+        return ()
+    hosts, services, _ = view.NAME_SETTINGS
+    return ((HOSTS_FD, hosts, hosts_file(policy.endpoints)), (NAME_SERVICES_FD, services, view.NAME_SERVICES))
 
 
 def outside_of_the_system(paths: Sequence[str]) -> tuple[str, ...]:

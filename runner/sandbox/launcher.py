@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import resource
+import socket
 import stat
 import struct
 import sys
@@ -25,17 +26,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME = 1, 2, 4, 8, 1024
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 LANDLOCK_RULE_PATH_BENEATH = 1
+
+RTM_NEWLINK, RTM_NEWADDR = 16, 20
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_CREATE = 1, 4, 0x400
+IFA_ADDRESS, IFA_LOCAL, IFA_F_NODAD, RT_SCOPE_HOST = 1, 2, 2, 254
+IFF_UP = 1
+LOOPBACK = 1
+"""Number of the loopback device, which is the first in every network namespace."""
+
+BACKLOG = 4096
+"""Connections that may wait until the caller takes them; the kernel may allow fewer."""
 
 EXIT_FAILED = 125
 """Exit code of the program when a step failed; its text is on standard error."""
@@ -68,6 +80,8 @@ def carry_out(steps: list[dict[str, Any]]) -> None:
 
 def _describe(step: dict[str, Any]) -> str:
     return {
+        "network": "make a network namespace",
+        "overlay": f"mount an overlay of {step.get('lower')}",
         "mounts": "make a mount namespace",
         "show": f"show paths below {step.get('folder')}",
         "proc": "mount a /proc that hides other users' processes",
@@ -99,6 +113,89 @@ def _prctl(option: int, first: int, second: Any = 0) -> None:
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]), target)
+
+
+# -- a network of its own -------------------------------------------------------------------------------------
+
+
+def _network(user_namespace: bool, addresses: list[str], listeners: list[list[Any]], descriptor: int | None) -> None:
+    """Enter an empty network, listen in it, and send the listening sockets to whoever is to take the connections."""
+    if user_namespace:
+        _enter_user_namespace(CLONE_NEWNET)
+    else:
+        _check(_libc.unshare(CLONE_NEWNET))
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as link:
+        _ask(link, RTM_NEWLINK, struct.pack("=BxHiII", 0, 0, LOOPBACK, IFF_UP, IFF_UP), "loopback")
+        for address in addresses:
+            _add_address(link, address)
+    made = []
+    try:
+        for address, port in listeners:
+            made.append(_listen(address, port))
+        if descriptor is not None:
+            with socket.socket(fileno=descriptor) as caller:
+                if made:
+                    socket.send_fds(caller, [b"\0"], [listener.fileno() for listener in made])
+    finally:
+        for listener in made:
+            listener.close()
+
+
+def _enter_user_namespace(more: int) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    # who has become another user may not write its own maps otherwise
+    _prctl(PR_SET_DUMPABLE, 1)
+    _check(_libc.unshare(CLONE_NEWUSER | more))
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - no pathlib in a process that is to start fast
+            file.write(text)
+
+
+def _add_address(link: socket.socket, address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    data = socket.inet_pton(family, address)
+    # at once, and without asking other machines whether it is theirs: there are none
+    body = struct.pack("=BBBBi", family, len(data) * 8, IFA_F_NODAD, RT_SCOPE_HOST, LOOPBACK)
+    for kind in (IFA_LOCAL, IFA_ADDRESS):
+        body += struct.pack("=HH", 4 + len(data), kind) + data
+    _ask(link, RTM_NEWADDR, body, address)
+
+
+def _ask(link: socket.socket, kind: int, body: bytes, name: str) -> None:
+    """Have the kernel change something of the network, and wait for its answer."""
+    flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE
+    link.sendto(struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body, (0, 0))
+    number = -struct.unpack_from("=i", link.recv(4096), 16)[0]
+    if number:
+        raise OSError(number, os.strerror(number), name)
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, error.strerror, f"{address} port {port}") from error
+    return listener
+
+
+# -- mounts, for a caller that is not root --------------------------------------------------------------------
+
+
+def _overlay(lower: str, upper: str, work: str, target: str) -> None:
+    """Show a folder at a place where it can be written to without being changed, in a user namespace for that."""
+    _enter_user_namespace(CLONE_NEWNS)
+    handles = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (lower, upper, work)]
+    try:
+        # not by their names, which may hold what separates options
+        lower, upper, work = (f"/proc/self/fd/{handle}" for handle in handles)
+        options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
+        _mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options)
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
 # -- mounts, for a caller that is root ------------------------------------------------------------------------
@@ -243,6 +340,8 @@ def _filter(program: str) -> None:
 
 
 _ACTIONS: dict[str, Callable[..., None]] = {
+    "network": _network,
+    "overlay": _overlay,
     "mounts": _mounts,
     "show": _show,
     "proc": _proc,

@@ -18,6 +18,8 @@ from runner.sandbox.view import SETTING_FILES
 CAP_CHOWN: Final = 0
 CAP_SETGID: Final = 6
 CAP_SETUID: Final = 7
+CAP_NET_BIND_SERVICE: Final = 10
+CAP_NET_ADMIN: Final = 12
 CAP_SYS_ADMIN: Final = 21
 """Numbers of `linux/capability.h`."""
 
@@ -59,6 +61,11 @@ class Machine:
     def may_mount(self) -> bool:
         """Whether the caller can make a mount namespace without a user namespace."""
         return CAP_SYS_ADMIN in self.capabilities
+
+    @property
+    def may_make_networks(self) -> bool:
+        """Whether the caller can make a network namespace, and set it up, without a user namespace."""
+        return {CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_BIND_SERVICE} <= self.capabilities
 
     @property
     def may_become(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runner.errors import SandboxUnavailableError
 from runner.limits import SANDBOX_SHM_BYTES
-from runner.sandbox import bubblewrap, landlock, seccomp, view
+from runner.sandbox import bubblewrap, endpoints, landlock, seccomp, view
 from runner.sandbox.closed import without_inner
 from runner.sandbox.landlock import Rule, Ruleset
 from runner.sandbox.machine import Machine
@@ -47,6 +47,7 @@ def compile_plan(
     cwd: str,
     closed: Mapping[str, Sequence[str]] | None = None,
     status: int | None = None,
+    listeners: int | None = None,
 ) -> Plan:
     """Compile a policy around a command.
 
@@ -57,6 +58,8 @@ def compile_plan(
         cwd: Its working directory.
         closed: Folders that `policy.uid` cannot enter → what it needs below them.
         status: Descriptor for bubblewrap's status.
+        listeners: Descriptor of a socket over which those of the policy's endpoints are sent, in the order of
+            `endpoints.listeners`, before the command starts.
 
     Raises:
         SandboxUnavailableError: the machine lacks what the level is made of; the text names it.
@@ -77,7 +80,7 @@ def compile_plan(
                     *limits,
                     {"do": "no-new-privileges"},
                     _restrict(ruleset(policy, machine)),
-                    {"do": "filter", "program": _text(seccomp.program(machine.architecture, unix_sockets=False))},
+                    {"do": "filter", "program": _text(seccomp.program(machine.architecture, own_view=False))},
                 ),
                 argv=tuple(argv),
             )
@@ -88,21 +91,28 @@ def compile_plan(
                 )
             uid = machine.uid if policy.uid is None else policy.uid
             files = (
-                (bubblewrap.FILTER_FD, seccomp.program(machine.architecture, unix_sockets=True)),
+                (bubblewrap.FILTER_FD, seccomp.program(machine.architecture, own_view=True)),
                 (bubblewrap.PASSWD_FD, view.passwd(uid, f"{policy.private or ''}/home").encode()),
                 (bubblewrap.GROUP_FD, view.group(uid).encode()),
+                *((number, text.encode()) for number, _, text in bubblewrap.name_files(policy)),
             )
+            network = _network(policy, machine, listeners)
+            # as root before it becomes somebody who may not, and else as that user, in a user namespace
+            first, later = (network, ()) if machine.may_make_networks else ((), network)
             return Plan(
                 steps=(
+                    *first,
                     *user,
-                    {"do": "drop-capabilities"},
+                    *later,
+                    *([policy.overlay.step()] if policy.overlay is not None else []),
+                    *_without_capabilities(policy, machine),
                     *limits,
                     {"do": "no-new-privileges"},
                     *_scope(machine),
                     *({"do": "memory-file", "descriptor": number, "content": _text(data)} for number, data in files),
                     *(
                         {"do": "open-file", "descriptor": number, "path": path}
-                        for number, path in bubblewrap.setting_files(machine)
+                        for number, path in bubblewrap.setting_files(policy, machine)
                     ),
                 ),
                 argv=tuple(bubblewrap.arguments(policy, machine, machine.bubblewrap, argv, cwd, status)),
@@ -125,6 +135,8 @@ def mechanisms(policy: SandboxPolicy, machine: Machine) -> tuple[str, ...]:
         case "namespaces":
             names += ["bubblewrap", *(f"{kind} namespace" for kind in ("user", "mount", "pid", "ipc", "uts", "cgroup"))]
             names += Ruleset(handled=landlock.Right(0), scoped=landlock.scoped(machine.landlock), rules=()).names()
+            if policy.network != "open":
+                names.append("network namespace")
     names += ["no capabilities", "system call filter"]
     if unprivileged_user(machine) is not None:
         names.append("unprivileged user")
@@ -179,6 +191,26 @@ def _user_steps(policy: SandboxPolicy, machine: Machine, closed: Mapping[str, Se
         yield {"do": "proc"}
     yield {"do": "become", "uid": policy.uid}
     yield {"do": "reach", "paths": [*policy.readable, *policy.writable]}
+
+
+def _network(policy: SandboxPolicy, machine: Machine, listeners: int | None) -> tuple[Step, ...]:
+    if policy.network == "open":
+        return ()
+    return (
+        {
+            "do": "network",
+            "user_namespace": not machine.may_make_networks,
+            "addresses": list(endpoints.added_addresses(policy.endpoints)),
+            "listeners": [[found.address, found.endpoint.port] for found in endpoints.listeners(policy.endpoints)],
+            "descriptor": listeners,
+        },
+    )
+
+
+def _without_capabilities(policy: SandboxPolicy, machine: Machine) -> Iterable[Step]:
+    # whoever stays root needs one to be root in a user namespace, too; there bubblewrap drops all of them
+    if machine.uid != 0 or policy.uid is not None:
+        yield {"do": "drop-capabilities"}
 
 
 def _scope(machine: Machine) -> Iterable[Step]:

@@ -21,7 +21,7 @@ from runner.sandbox.blockers import Blocker, explain, read_settings
 from runner.sandbox.closed import closed_folders
 from runner.sandbox.machine import Machine, this_machine
 from runner.sandbox.plan import Plan, compile_plan
-from runner.sandbox.policy import Level, SandboxPolicy
+from runner.sandbox.policy import Level, Network, SandboxPolicy
 from runner.sandbox.unprivileged import unprivileged_user
 
 LAUNCHER: Final = Path(__file__).parent / "launcher.py"
@@ -87,6 +87,21 @@ def require_level(level: Level, machine: Machine | None = None) -> None:
         raise SandboxUnavailableError(f"sandbox {level}: {blocker.fact}.", hint=f"{blocker.remedy}.")
 
 
+def network_blocker(machine: Machine | None = None) -> Blocker | None:
+    """Find out what is in the way of a network of its own, which a worker has at the level `namespaces` only.
+
+    Returns:
+        `None` where a trial run worked; there is one per process and machine.
+    """
+    found = this_machine() if machine is None else machine
+    return availability("namespaces", found).blocker or _network_blocker(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _network_blocker(machine: Machine) -> Blocker | None:
+    return _blocker("namespaces", machine, "none")
+
+
 @functools.lru_cache(maxsize=64)
 def _availability(level: Level, machine: Machine) -> Availability:
     blocker = None if level == "off" else _blocker(level, machine)
@@ -96,7 +111,7 @@ def _availability(level: Level, machine: Machine) -> Availability:
     return Availability(level=level, mechanism=mechanism, blocker=blocker)
 
 
-def _blocker(level: Level, machine: Machine) -> Blocker | None:
+def _blocker(level: Level, machine: Machine, network: Network = "open") -> Blocker | None:
     user = unprivileged_user(machine)
     if machine.uid == 0 and user is None:
         return Blocker(
@@ -108,7 +123,7 @@ def _blocker(level: Level, machine: Machine) -> Blocker | None:
         secret, private = Path(outer) / "outside", Path(outer) / "private"
         secret.write_text("outside\n")
         private.mkdir()
-        policy = SandboxPolicy(level=level, private=str(private), uid=user)
+        policy = SandboxPolicy(level=level, network=network, private=str(private), uid=user)
         closed = closed_folders([str(private)], user) if user is not None else {}
         try:
             plan = compile_plan(

@@ -1,80 +1,83 @@
-"""How much of the machine a process may take, as resource limits of the kernel, and what these cannot limit.
+"""How much of the machine a process may take, as resource limits of the kernel, and what nothing limits here.
 
-A limit holds per process but for the number of processes, which the kernel counts per user: all tasks of the user, of
-other programs too, unless the worker is a user of its own.
+A resource limit holds per process but for the number of processes, which the kernel counts per user: all tasks of the
+user, of other programs too, unless the worker is a user of its own. What holds a whole tree is in `cgroups`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from runner.limits import Limits
+from runner.sandbox.cgroups import Controller, Groups
+from runner.sandbox.policy import NO_CORE
 
 RLimit = tuple[str, int, int]
 """Name without the `RLIMIT_` prefix, soft and hard limit, as `SandboxPolicy.rlimits` has them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """What a worker may take; `None` sets no limit.
-
-    Args:
-        memory_bytes: Private memory of each process.
-        processes: Processes and threads of the whole tree.
-        open_files: Descriptors of each process.
-        file_bytes: Size of each file it writes.
-    """
-
-    memory_bytes: int | None = None
-    processes: int | None = 1024
-    open_files: int | None = 16_384
-    file_bytes: int | None = 16 * 1024**3
-
-
-def rlimits(resources: Resources, *, tasks: int) -> tuple[RLimit, ...]:
+def rlimits(limits: Limits, *, tasks: int) -> tuple[RLimit, ...]:
     """Compile limits to what the kernel takes.
 
     Args:
-        resources: What the worker may take.
+        limits: What a worker may use.
         tasks: Tasks that its user has already; 0 for a user of its own.
     """
-    return tuple((name, value, value) for name, value in _values(resources, tasks))
+    return (NO_CORE, *((name, value, value) for name, value in _values(limits, tasks)))
 
 
-def _values(resources: Resources, tasks: int) -> Iterator[tuple[str, int]]:
-    # core dumps of untrusted code would land in its working directory with whatever was in memory
-    yield "CORE", 0
-    if resources.memory_bytes is not None:
-        yield "DATA", resources.memory_bytes
-    if resources.processes is not None:
-        yield "NPROC", resources.processes + tasks
-    if resources.open_files is not None:
-        yield "NOFILE", resources.open_files
-    if resources.file_bytes is not None:
-        yield "FSIZE", resources.file_bytes
+def _values(limits: Limits, tasks: int) -> Iterator[tuple[str, int]]:
+    if limits.memory_bytes is not None:
+        yield "DATA", limits.memory_bytes
+    if limits.processes is not None:
+        yield "NPROC", limits.processes + tasks
+    if limits.open_files is not None:
+        yield "NOFILE", limits.open_files
+    if limits.file_bytes is not None:
+        yield "FSIZE", limits.file_bytes
 
 
-def not_limited(resources: Resources, *, root: bool, own_user: bool) -> tuple[str, ...]:
+def not_limited(limits: Limits, groups: Groups, *, sandboxed: bool, root: bool, own_user: bool) -> tuple[str, ...]:
     """Say what the limits do not hold, for the report.
 
     Args:
-        resources: What the worker may take.
-        root: The worker is root.
-        own_user: The worker is a user that nobody else is.
+        limits: What a worker may use.
+        groups: The control groups that can be used.
+        sandboxed: It can write into its own folders only.
+        root: It is root.
+        own_user: It is a user that nobody else is.
     """
-    said = ["disk space: files are limited one by one, not their sum"]
-    if resources.memory_bytes is None:
-        said.append("memory: no limit was asked for")
+    missing = dict(groups.missing)
+    said = [*_memory(limits, missing), *_processes(limits, missing, root=root, own_user=own_user)]
+    if limits.cpus is None:
+        said.append("processor time: no limit was asked for")
+    elif "cpu" in missing:
+        said.append(f"processor time: {missing['cpu']}")
+    if limits.disk_bytes is None:
+        said.append("disk space: no limit was asked for")
+    elif sandboxed:
+        said.append("disk space: measured twice a second, so a fast worker can exceed the limit before it is ended")
     else:
-        said.append("memory: limited for each process, not for all of them together; shared memory does not count")
-    if resources.processes is None:
-        said.append("processes: no limit was asked for")
-    elif root:
-        said.append("processes: the kernel does not hold root to a limit")
-    elif not own_user:
-        said.append("processes: counted together with the user's other ones, which may use the allowance up")
+        said.append("disk space: only the worker's own folders are measured, and it can write elsewhere")
     return tuple(said)
+
+
+def _memory(limits: Limits, missing: Mapping[Controller, str]) -> Iterator[str]:
+    if limits.memory_bytes is None:
+        yield "memory: no limit was asked for"
+    elif "memory" in missing:
+        yield f"memory: limited for each process by itself, without shared memory, since {missing['memory']}"
+
+
+def _processes(limits: Limits, missing: Mapping[Controller, str], *, root: bool, own_user: bool) -> Iterator[str]:
+    if limits.processes is None:
+        yield "processes: no limit was asked for"
+    elif "pids" in missing and root:
+        yield f"processes: the kernel does not hold root to a limit, and {missing['pids']}"
+    elif "pids" in missing and not own_user:
+        yield f"processes: counted together with the user's other ones, since {missing['pids']}"
 
 
 def tasks_of(uid: int, proc: Path = Path("/proc")) -> int:

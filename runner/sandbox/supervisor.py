@@ -1,15 +1,17 @@
 """Owns one process tree and ends all of it: run as a program between the caller and what it wants supervised.
 
-Executed by path with the caller's interpreter, standard library only, single-threaded. It is the subreaper of the
-tree, so a process that detaches itself (double fork, `setsid`) still becomes its child and is still found.
+Executed by path with the caller's interpreter, standard library only. It is the subreaper of the tree, so a process
+that detaches itself (double fork, `setsid`) still becomes its child and is still found.
 
 Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
 `{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL, and `{"signal": NUMBER}` for the
 command's process alone. Goes out: JSON lines, `{"started": PID}` or `{"failed": TEXT}`, `{"exited": WAIT_STATUS}`
 (either with `"refused": true` where the command could not be confined, and never was there), and last
-`{"gone": KILLED_PROCESSES, "left": [PID]}`; what is left was killed and does not go.
-The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once. Once the tree is
-gone its private folder (`remove` in the command) is removed too.
+`{"gone": KILLED_PROCESSES, "left": [PID], "reached": [LIMIT]}`; what is left was killed and does not go, and a limit
+that the tree has met is named as `Limits` has it.
+The caller's end, in whatever way (its socket closes, or its process is gone), kills the tree at once; so does a folder
+of its that holds more than it may. Once the tree is gone its private folder (`remove` in the command) and its control
+groups are removed too.
 """
 
 from __future__ import annotations
@@ -25,17 +27,20 @@ import signal
 import socket
 import sys
 import time
+from _thread import start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # not even the name is imported for real: that takes longer than starting the interpreter
     from typing import Any
 
-    from runner.sandbox import launcher
+    from runner.sandbox import bounds, disk, launcher
 else:
     # run by path, so its own folder has to be shown to it: last, to shadow nothing, and not as a package, which would
     # load what nothing here needs
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    import bounds
+    import disk
     import launcher
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +62,8 @@ class Supervisor:
         self.refused = False
         self.status = -1
         self.killed: set[int] = set()
+        self.bounds = bounds.Bounds([])
+        self.disk: disk.DiskWatch | None = None
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.pending = b""
 
@@ -83,23 +90,38 @@ class Supervisor:
         # inherited from the thread that started us; a blocked SIGCHLD would never wake the watch below
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.relayed = config["relayed"]
+        self.bounds = bounds.Bounds(config["groups"])
         failure = self._start(config)
-        # only now: loading it would have held up the command, which is under way by itself from here on
-        import shutil
-
         left: list[int] = []
+        reached: list[str] = []
         if failure is not None:
             self.tell(failed=failure, refused=self.refused)
         else:
             self.tell(started=self.child)
+            if config["disk"] is not None:
+                self._watch_disk(config["disk"], wake_write)
+            if self.bounds.late:
+                start_new_thread(self.bounds.follow, (self._tree,))
             self._watch(caller, wake_read)
             left = self._kill_tree(config["give_up"])
+            reached = self.bounds.reached()
+            if self.disk is not None and self.disk.exceeded:
+                reached.append("disk_bytes")
+        self.bounds.remove()
         if config["remove"] is not None:
             # here and not in the caller, which may be the one that was killed
-            shutil.rmtree(config["remove"], ignore_errors=True)
+            disk.remove(config["remove"])
         if failure is None:
-            self.tell(gone=len(self.killed), left=left)
+            self.tell(gone=len(self.killed), left=left, reached=reached)
         return 0
+
+    def _watch_disk(self, config: dict[str, Any], wake: int) -> None:
+        """Have a thread look after the disk: it may take long, and neither the tree's end nor the caller may wait."""
+        self.disk = disk.DiskWatch(config["folders"], config["max_bytes"], self._tree)
+        start_new_thread(self.disk.run, (wake,))
+
+    def _tree(self) -> list[int]:
+        return descendants(os.getpid())
 
     def _first_line(self) -> bytes | None:
         while b"\n" not in self.pending:
@@ -134,6 +156,11 @@ class Supervisor:
         if self.relayed:
             self.status, status_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             config["fds"] = {**config["fds"], config["status"]: status_write}
+        try:
+            self.bounds.make()
+        except OSError as error:
+            self.refused = True
+            return f"cannot make a control group: {error}"
         self.child = os.fork()
         if self.child == 0:
             self.report = report_write
@@ -174,6 +201,11 @@ class Supervisor:
                 os.close(descriptor)
         for target, source in parked.items():
             os.dup2(source, target, inheritable=True)
+        try:
+            # while it is still the caller's user
+            self.bounds.enter()
+        except OSError as error:
+            raise launcher.StepError(f"cannot enter a control group: {error}") from error
         launcher.carry_out(config["steps"])
         os.umask(config["umask"])
         os.chdir(config["cwd"])
@@ -212,7 +244,7 @@ class Supervisor:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
             self._reap()
-            if caller in ready:
+            if caller in ready or (self.disk is not None and self.disk.exceeded):
                 return
             if self.control.fileno() in ready:
                 data = self._read_control()

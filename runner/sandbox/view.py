@@ -47,6 +47,13 @@ SETTING_FOLDERS: Final = (
 )
 """The same for folders, which are bound: where commands are, and certificates, not the keys beside them."""
 
+NAME_SETTINGS: Final = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
+"""Those of them that say how names are looked up: in a network of its own, the first two are replaced and the last is
+left out."""
+
+NAME_SERVICES: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
+"""The text of an /etc/nsswitch.conf without name servers."""
+
 USERS: Final = ("/etc/passwd", "/etc/group")
 """Replaced by a single user where mounts can do that."""
 

@@ -1,7 +1,10 @@
 """First code of a worker: takes the descriptors into custody and loads the worker from its own folder.
 
-Executed by path, as `python -s -P -X utf8 <folder>/worker/boot.py`. Nothing of the folder goes on `sys.path`, so
-nothing in it can shadow, or be shadowed by, what a bundle imports.
+Executed by path, as `python -s -P -X utf8 <folder>/worker/boot.py <prefix>`. Nothing of the folder goes on `sys.path`,
+so nothing in it can shadow, or be shadowed by, what a bundle imports.
+
+An interpreter that cannot reach all of itself takes the standard library of another one without a word. So where it
+found its own is compared with the prefix that it had when its venv was made, before anything else is loaded.
 """
 
 import gc
@@ -14,6 +17,19 @@ from pathlib import Path
 gc.disable()
 
 PACKAGE = "_benchmax_runner"
+
+EXIT_OTHER_LIBRARY = 78
+
+# not for the bundle, which may look at them
+_expected = os.path.realpath(sys.argv.pop(1))
+_prefix, _library = os.path.realpath(sys.base_prefix), os.path.realpath(os.__file__)
+if _prefix != _expected or not _library.startswith(f"{_expected.rstrip('/')}/"):
+    sys.stderr.write(
+        f"the interpreter is not whole: its prefix is {_prefix} and its standard library {_library}, "
+        f"but the venv was made of {_expected}\n"
+    )
+    sys.stderr.flush()
+    os._exit(EXIT_OTHER_LIBRARY)
 
 # programs that a bundle starts must not inherit the channels
 for _descriptor in (3, 4, 5, 6):

@@ -70,7 +70,7 @@ async def test_entries_say_what_they_are_and_the_last_used_comes_first(index: Lo
     assert first.last_used - second.last_used == pytest.approx(4 * HOUR, abs=600)
     assert not first.in_use
     assert first.whole
-    assert {entry.name for entry in entries(cache) if entry.kind == "downloads"} & {"uv", "pip"}
+    assert {entry.name for entry in entries(cache) if entry.kind == "downloads"} & {"uv-wheels", "pip-wheels"}
 
 
 async def test_venv_that_is_found_again_is_used_now(index: LocalIndex, cache: Cache) -> None:

@@ -168,5 +168,5 @@ def test_inspecting_and_refusing_a_bundle_unpickles_nothing(benchmax: CommandLin
     assert not marker.exists()
     # the trap itself works: the worker, and nothing else, steps into it
     (artifact / METADATA).write_bytes(original)
-    benchmax("run", "artifact").error(1)
+    benchmax("run", "artifact", "--sandbox", "off").error(1)
     assert marker.exists()

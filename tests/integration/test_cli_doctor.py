@@ -16,7 +16,7 @@ from runner.errors import RunnerError
 from runner.provision.cache import Cache
 from runner.sandbox.machine import this_machine
 from runner.sandbox.policy import Level
-from runner.sandbox.probe import availability, strongest
+from runner.sandbox.probe import availability, network_blocker, strongest
 
 pytestmark = pytest.mark.integration
 
@@ -40,6 +40,7 @@ def test_each_level_and_the_running_interpreter_are_found(capsysbinary: pytest.C
     by_topic = {(finding["topic"], finding["name"].split(" ")[0]): finding for finding in found["findings"]}
     for level in get_args(Level):
         assert by_topic["sandbox", level]["available"] == availability(level).available
+    assert by_topic["network", "model-only,"]["available"] == (network_blocker() is None)
     assert found["auto"] == strongest()
     assert [f["name"] for f in found["findings"] if "auto takes this" in f["name"]] == [
         f"{strongest()} (auto takes this)"
@@ -48,7 +49,7 @@ def test_each_level_and_the_running_interpreter_are_found(capsysbinary: pytest.C
     assert by_topic["python", series]["available"]
     assert by_topic["installer", "uv"]["available"]
     assert "GB free" in by_topic["cache", "folder"]["fact"]
-    assert {topic for topic, _ in by_topic} == {"sandbox", "limits", "python", "installer", "cache"}
+    assert {topic for topic, _ in by_topic} == {"sandbox", "network", "limits", "python", "installer", "cache"}
     for finding in found["findings"]:
         assert finding["fact"], finding
         if finding["topic"] == "sandbox" and not finding["available"]:
@@ -61,6 +62,7 @@ def test_a_machine_without_bubblewrap_is_told_which_package(monkeypatch: pytest.
     found = {finding.name: finding for finding in doctor.sandbox_findings()}
     assert found["namespaces"].fact == "the program bwrap is not installed"
     assert "the package bubblewrap" in found["namespaces"].remedy
+    assert found["model-only, none"].fact == found["namespaces"].fact
     assert "version 2 of Landlock" in found["landlock"].fact
     assert found["off (auto takes this)"].available
 

@@ -16,6 +16,7 @@ from runner.limits import Limits
 from runner.models import parse_model
 from runner.provision import Cache
 from runner.run import Run, RunPlan
+from runner.sandbox.probe import strongest
 from tests.integration.command_line import PROGRAM, CommandLine
 
 pytestmark = pytest.mark.integration
@@ -40,7 +41,10 @@ def test_json_alone_is_on_standard_output_and_equals_the_file(benchmax: CommandL
     assert report["bundle"]["python_version"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert report["venv"]["key"]
     assert report["venv"]["packages"]["benchmax"]
-    assert report["sandbox"]["level"] == "off"
+    assert report["sandbox"]["level"] == strongest()
+    assert report["sandbox"]["data"] in (["real folder"] if strongest() == "off" else ["overlay", "copy"])
+    assert "disk watch" in report["sandbox"]["mechanisms"]
+    assert "memory: no limit was asked for" in report["sandbox"]["not_limited"]
     assert [group["example_id"] for group in report["groups"]] == ["example0", "example1"]
     assert {"start_s", "dataset_s", "rollouts_s", "total_s"} <= set(report["timings"])
     assert [outcome["rollout_id"] for outcome in outcomes(report)] == [

@@ -407,7 +407,7 @@ async def test_what_the_environment_says_about_itself_arrives_with_the_ready_mes
     ("options", "text"),
     [
         ({"sandbox": "bogus"}, "not known"),
-        ({"network": "none"}, "not built yet"),
+        ({"network": "closed"}, "not known"),
         ({"credentials": "gateway"}, "not built yet"),
         ({"workers": 0}, "positive integer"),
     ],

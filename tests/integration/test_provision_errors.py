@@ -272,7 +272,10 @@ async def test_requirement_with_an_address_of_its_own_blames_that_address(
         await provision_packages(
             [requirement.format(host=answering)],
             cache=cache,
-            options=ProvisionOptions(index_url=f"http://{answering}/404/simple", installer=installer),
+            # what only a requirement names on this machine is not asked
+            options=ProvisionOptions(
+                index_url=f"http://{answering}/404/simple", installer=installer, file_hosts=("127.0.0.1:9",)
+            ),
         )
 
 
@@ -364,7 +367,12 @@ async def test_cache_that_is_cleaned_under_an_install_costs_one_more_try(index: 
         )
     )
     unpacked = cache.uv_dir / "archive-v0"
-    await until(lambda: index.stalled.is_set() and unpacked.is_dir() and bool(list(unpacked.iterdir())), what="a stall")
+
+    def first_is_there() -> bool:
+        # its place in the cache is written after it is unpacked
+        return index.stalled.is_set() and bool(list(cache.uv_dir.glob("wheels-*/*/*/first/1.0-*.http")))
+
+    await until(first_is_there, what="a stall")
     shutil.rmtree(unpacked)
     index.stall = None
     index.resume.set()
@@ -378,6 +386,10 @@ async def test_race_is_tried_again_once_and_only_once(
     index: LocalIndex, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add("pack", "1.0")
+    index.add("before", "1.0")
+    # without a sandbox, since the wrapper writes files of its own; once before it, so that uv is known already
+    options = ProvisionOptions(index_url=index.url, installer="uv", sandbox="off")
+    await provision_packages(["before"], cache=cache, options=options)
     found = uv_module.find_uv()
     assert found is not None
     counter, failures = tmp_path / "count", tmp_path / "failures"
@@ -390,7 +402,6 @@ async def test_race_is_tried_again_once_and_only_once(
     )
     wrapper.chmod(0o755)
     monkeypatch.setattr(uv_module, "find_uv", lambda: (wrapper, found[1]))
-    options = ProvisionOptions(index_url=index.url, installer="uv")
     failures.write_text("99")
     with pytest.raises(ProvisionError, match="the installer's cache changed while it was used"):
         await provision_packages(["pack"], cache=cache, options=options)

@@ -42,7 +42,8 @@ messages = []
 venv = asyncio.run(provision_packages(
     sys.argv[4:],
     cache=Cache(sys.argv[1]),
-    options=ProvisionOptions(index_url=sys.argv[2], installer=sys.argv[3]),
+    # without a sandbox, so that builds can say by files what they do
+    options=ProvisionOptions(index_url=sys.argv[2], installer=sys.argv[3], sandbox="off"),
     on_event=heard,
 ))
 built = any(message.startswith("installing") for message in messages)
@@ -113,7 +114,8 @@ async def test_whatever_a_build_started_ends_with_the_install(
         provision_packages(
             ["leaving"],
             cache=cache,
-            options=ProvisionOptions(index_url=index.url, installer=installer),
+            # so that the build can say by a file what it has started
+            options=ProvisionOptions(index_url=index.url, installer=installer, sandbox="off"),
             limits=limits,
         )
     )
@@ -314,10 +316,9 @@ async def test_certificate_authorities_of_the_caller_are_trusted(
         assert (await provision_packages(["pack"], cache=cache, options=options)).packages == {"pack": "1.0"}
 
 
-async def made_from(cache: Cache, requirement: str) -> Venv:
-    return await provision_packages(
-        [requirement], cache=cache, options=ProvisionOptions(index_url="http://127.0.0.1:9")
-    )
+async def made_from(cache: Cache, requirement: str, *file_hosts: str) -> Venv:
+    options = ProvisionOptions(index_url="http://127.0.0.1:9", file_hosts=file_hosts)
+    return await provision_packages([requirement], cache=cache, options=options)
 
 
 async def test_address_whose_content_can_change_is_warned_about(
@@ -325,7 +326,7 @@ async def test_address_whose_content_can_change_is_warned_about(
 ) -> None:
     package = index.add("pack", "1.0")
     url = f"{index.url}/pack/{package.wheel_name}"
-    (warning,) = (await made_from(cache, f"pack @ {url}")).warnings
+    (warning,) = (await made_from(cache, f"pack @ {url}", url.split("/")[2])).warnings
     assert warning.startswith(f"pack comes from {url}, where something else may be later")
     local = tmp_path / package.wheel_name
     local.write_bytes(package.wheel())

@@ -154,7 +154,8 @@ async def test_build_sees_an_environment_made_from_empty(
         await provision_packages(
             ["nosy"],
             cache=cache,
-            options=ProvisionOptions(index_url=index.url, installer=installer),
+            # so that the build can say what it sees
+            options=ProvisionOptions(index_url=index.url, installer=installer, sandbox="off"),
         )
     environment = seen.read_text()
     assert "sk-very-secret" not in environment

@@ -75,6 +75,7 @@ class Setting:
         boot.write_text(LIAR.format(root=str(ROOT), series=SERIES, body=body))
         launch = Launch(
             python=Path(sys.executable),
+            prefix=Path(sys.base_prefix),
             boot=boot,
             pickled=b"pickle",
             metadata=BundleMetadata((), SERIES, "0.2.1", None),

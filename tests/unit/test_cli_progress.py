@@ -7,7 +7,7 @@ import re
 import pytest
 
 from runner.cli.progress import Progress
-from runner.record import Event, StallEvent, WorkerEvent
+from runner.record import Event, StallEvent, UnreachableEvent, WorkerEvent
 
 
 def shown(*events: Event, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -41,6 +41,7 @@ def stall(*rollout_ids: str, over: bool = False, unreported: int = 0) -> StallEv
             "3 more such stalls before",
         ),
         (WorkerEvent(state="ended", pid=7, message="It is gone."), "worker ended: It is gone."),
+        (UnreachableEvent(endpoint="db:1", reason="no answer"), "cannot connect to db:1: no answer"),
     ],
 )
 def test_what_happens_to_a_worker_is_one_line(event: Event, line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,10 @@ def test_what_the_network_of_the_machine_needs_is_taken_over(monkeypatch: pytest
     env = worker_environment(Path("/private"), Path("/venv/bin/python"))
     assert env["HTTPS_PROXY"] == "http://proxy:3128"
     assert env["SSL_CERT_FILE"] == "/etc/corporate.pem"
+    # a proxy that cannot be reached would only be in the way
+    env = worker_environment(Path("/private"), Path("/venv/bin/python"), proxies=False)
+    assert "HTTPS_PROXY" not in env
+    assert env["SSL_CERT_FILE"] == "/etc/corporate.pem"
 
 
 def test_only_proxies_and_certificates_are_taken_over() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmax.bundle import Bundle, BundleMetadata
 from benchmax.envs.shared_types import Example, RolloutRequest
-from runner import RunnerError, UsageError, isolate
+from runner import RunnerError, SandboxUnavailableError, UsageError, isolate
 from runner.handle import DatasetToken, ExampleHandle
 from runner.isolated import IsolatedEnvironment
 from runner.provision import Cache
@@ -108,8 +108,11 @@ async def test_an_example_from_elsewhere_is_refused_before_anything_starts(tmp_p
     [
         ({"workers": 0}, UsageError, "workers must be a positive integer, got 0"),
         ({"workers": True}, UsageError, "workers must be a positive integer, got True"),
-        ({"sandbox": "namespaces"}, UsageError, "not built yet"),
-        ({"network": "none"}, UsageError, "not built yet"),
+        ({"sandbox": "bogus"}, UsageError, "not known. Use one of: auto, off, landlock, namespaces"),
+        ({"network": "closed"}, UsageError, "not known. Use one of: open, model-only, none"),
+        ({"network": "none", "sandbox": "off"}, SandboxUnavailableError, "the sandbox level off leaves"),
+        ({"allow": ["db.example:5432"]}, UsageError, "allow has no meaning with the network mode open"),
+        ({"secrets": {"PATH": "/"}}, UsageError, "the secret PATH would replace"),
         ({"credentials": "gateway"}, UsageError, "not built yet"),
         ({"credentials": "none"}, UsageError, "not known"),
         ({"auth": {"judge": "token"}}, TypeError, "must be a ModelAuth or a Binding"),

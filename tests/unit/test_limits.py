@@ -15,6 +15,7 @@ from runner.limits import Limits
 
 NAMES = [field.name for field in dataclasses.fields(Limits)]
 WHOLE = [field.name for field in dataclasses.fields(Limits) if "int" in str(field.type)]
+OPTIONAL = [field.name for field in dataclasses.fields(Limits) if "None" in str(field.type)]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ WHOLE = [field.name for field in dataclasses.fields(Limits) if "int" in str(fiel
         (name, value)
         for name in NAMES
         for value in (-1, math.nan, math.inf, "1", None, True)
-        if (name, value) != ("memory_bytes", None)
+        if value is not None or name not in OPTIONAL
     ],
 )
 def test_a_limit_that_cannot_be_meant_is_refused_by_name(name: str, value: Any) -> None:
@@ -52,15 +53,28 @@ def test_a_transcript_limit_beyond_what_fits_a_message_is_refused() -> None:
         Limits(transcript_bytes=limits.MAX_TRANSCRIPT_BYTES + 1)
 
 
+def test_fewer_descriptors_than_a_worker_starts_with_are_refused() -> None:
+    assert Limits(open_files=limits.MIN_OPEN_FILES).open_files == 256
+    with pytest.raises(ValueError, match="limit open_files must be at least 256, got 255"):
+        Limits(open_files=255)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_the_machine_may_be_left_to_bound_can_be_none(name: str) -> None:
+    assert getattr(Limits(**{name: None}), name) is None  # type: ignore[arg-type]  # the names are those of such limits
+
+
 def test_times_may_be_given_as_whole_numbers() -> None:
     assert Limits(rollout_s=5).rollout_s == 5
 
 
 def test_units_are_in_the_names() -> None:
-    assert {name.rpartition("_")[2] for name in NAMES} == {"s", "bytes", "examples", "restarts", "rollout"}
+    assert {name.rpartition("_")[2] for name in NAMES} == {
+        "s", "bytes", "examples", "restarts", "rollout", "processes", "files", "cpus",
+    }  # fmt: skip
 
 
 def test_every_number_has_a_reason_beside_it() -> None:
     source = Path(limits.__file__).read_text("utf-8")
-    for name in [*NAMES, *(name for name in vars(limits) if name.isupper() and name not in ("KIB", "MIB"))]:
+    for name in [*NAMES, *(name for name in vars(limits) if name.isupper() and name not in ("KIB", "MIB", "GIB"))]:
         assert re.search(rf'^ *{name}: .+ = .+\n *"""[A-Z].+"""$', source, flags=re.MULTILINE), name

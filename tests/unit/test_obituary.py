@@ -56,6 +56,28 @@ PYTHON = " A compiled package can do that, or a bundle made by another Python th
             "The worker ended by SIGKILL (-9) idle. It may be out of memory: its limit is 512 MiB for each process.",
         ),
         (Exit(code=1), {"memory_bytes": 512 * MIB}, "The worker ended by exit code 1 idle."),
+        # what is known to have been met is named, and nothing guessed beside it
+        (
+            Exit(signal=signal.SIGKILL, reached=("memory_bytes",)),
+            {"memory_bytes": 512 * MIB},
+            "The worker ended by SIGKILL (-9) idle. It reached limits.memory_bytes = 512 MiB.",
+        ),
+        (
+            Exit(signal=signal.SIGKILL, reached=("processes", "disk_bytes")),
+            {"processes": 9, "disk_bytes": 3 * MIB},
+            "The worker ended by SIGKILL (-9) idle. It reached limits.processes = 9 and limits.disk_bytes = 3 MiB.",
+        ),
+        (
+            Exit(signal=signal.SIGKILL, reached=("processes",)),
+            {"processes": 9},
+            "The worker ended by SIGKILL (-9) idle. It reached limits.processes = 9."
+            " It may be out of memory, or something else killed it.",
+        ),
+        (
+            Exit(signal=signal.SIGXFSZ),
+            {"file_bytes": MIB},
+            "The worker ended by SIGXFSZ (-25) idle. It reached limits.file_bytes = 1 MiB.",
+        ),
         (
             Exit(code=0, left=(5, 6)),
             {},
@@ -85,3 +107,9 @@ def test_standard_output_is_quoted_where_nothing_was_written_to_standard_error()
 
 def test_a_kill_for_the_sake_of_a_call_says_after_how_long() -> None:
     assert obituary(cancel_grace_s=2.5).did_not_stop() == "The worker was killed 2.5 s after it was asked to stop."
+
+
+def test_a_limit_that_was_met_before_a_kill_is_named_with_it() -> None:
+    found = obituary(Exit(signal=signal.SIGKILL, escalated=True, reached=("processes",)), processes=9)
+    assert found.did_not_stop().endswith(" It reached limits.processes = 9.")
+    assert found.broke_the_protocol("what").endswith(" It reached limits.processes = 9.")

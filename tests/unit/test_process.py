@@ -266,7 +266,7 @@ async def test_the_state_a_process_starts_in(output: Output, tmp_path: Path) -> 
     assert output.lines() == [
         "leads its session True",
         "no new privileges 1",
-        "core (0, 0)",
+        "core (1, 1)",
         "umask 0077",
         "blocked 0",
         # python ignores these two itself

@@ -12,12 +12,14 @@ from runner.provision import pip_output, uv_output
 from runner.provision.build_failure import build_failure
 from runner.provision.cache import Cache
 from runner.provision.command import Finished
+from runner.provision.confinement import Confinement
 from runner.provision.diagnosis import Failure, InstallerFailedError, conflict, race
 from runner.provision.interpreter import Interpreter
 from runner.provision.options import ProvisionOptions
 from runner.provision.progress import Progress, ProvisionEvent
 from runner.provision.retry import once_more_after_a_race
 from runner.provision.workspace import Workspace
+from runner.sandbox.policy import SandboxPolicy
 
 
 @pytest.fixture
@@ -40,6 +42,7 @@ def space(tmp_path: Path) -> Workspace:
         index=options.indexes(),
         limits=Limits(),
         progress=Progress(None),
+        confinement=Confinement(policy=SandboxPolicy()),
     )
 
 

@@ -301,6 +301,39 @@ def test_what_is_still_in_use_is_never_forgotten() -> None:
     assert redactor.clean(f"{RANDOM}-1 ") == f"{RANDOM}-1 "
 
 
+def test_what_is_handed_out_once_and_for_all_is_never_forgotten() -> None:
+    redactor = Redactor(capacity=10)
+    redactor.learn_for_good("once-and-for-all")
+    for number in range(100):
+        redactor.learn_headers({"Authorization": f"Bearer {RANDOM}-{number}"})
+    assert redactor.knows_any
+    assert redactor.clean("it is once-and-for-all.") == f"it is {MARK}."
+    assert redactor.clean_seam("it is once-and", "-for-all.") == (f"it is {MARK}", f"{MARK}.")
+    # where a text was shortened, a piece of it
+    assert (
+        redactor.clean(f"{'x' * 99}once-and-f\n… 7 bytes left out …\nx") == f"{'x' * 99}{MARK}\n… 7 bytes left out …\nx"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("postgres://me:hunter2secret@db.example:5432/x", "hunter2secret"),
+        ("postgres://me:hunter2%21secret@db.example/x", "hunter2!secret"),
+        ("postgres://me:hunter2%21secret@db.example/x", "hunter2%21secret"),
+        ("redis://:hunter2/secret@cache.example", "hunter2/secret"),
+        ("postgres://me:hunter2@secret@db.example/x", "hunter2@secret"),
+        ("line one of a key\nline two of a key\n", "line two of a key"),
+        ("  spaces around  ", "spaces around"),
+    ],
+)
+def test_parts_of_a_lasting_secret_are_secret(value: str, text: str) -> None:
+    redactor = Redactor()
+    redactor.learn_for_good(value)
+    assert redactor.clean(f"a {text} b") == f"a {MARK} b"
+    assert redactor.clean("me at db.example, over postgres, is open") == "me at db.example, over postgres, is open"
+
+
 def test_memory_does_not_grow_with_the_tokens_that_were_ever_handed_out() -> None:
     redactor = Redactor(capacity=500)
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from runner.report import HeaderFacts, OutcomeFacts, RefusalFacts, Report
+from runner.report import EndpointFacts, HeaderFacts, OutcomeFacts, RefusalFacts, Report, SandboxFacts
 from runner.report.table import MAX_COMPONENTS, MAX_LINES, MAX_ROWS, show
 from tests.unit.test_report_value import BAD, GOOD, group, report
 
@@ -77,6 +77,19 @@ def test_the_cause_of_a_failure_is_beside_it_and_refusals_and_deaths_below() -> 
     assert "headers refused: 1; the first: add urls=" in text
     assert "worker: The worker ended by SIGKILL (-9)." in text
     assert "closing the environment: aclose raised" in text
+
+
+def test_places_that_could_not_be_connected_to_are_named_and_others_are_not() -> None:
+    places = [
+        EndpointFacts(endpoint="api.example:443", connections=5),
+        EndpointFacts(endpoint="db.example:5432", connections=1, failed=7, reason="Connection refused"),
+    ]
+    sandbox = SandboxFacts(
+        level="namespaces", network="model-only", mechanisms=[], uid=0, hash_seed="0", endpoints=places
+    )
+    text = shown(report(group(0, GOOD), sandbox=sandbox))
+    assert "cannot connect to db.example:5432: Connection refused (7 times)" in text
+    assert "api.example" not in text
 
 
 @pytest.mark.parametrize(("value", "cell"), [(0.0, "0.000"), (-0.12345, "-0.123"), (1e30, "1e+30")])

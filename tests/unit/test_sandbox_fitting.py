@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import pytest
 
 from runner.errors import SandboxUnavailableError, UsageError
+from runner.limits import Limits
+from runner.sandbox.cgroups import NO_GROUPS, Controller, Groups, Place
 from runner.sandbox.closed import closed_folders, without_inner
 from runner.sandbox.data import DataCopies, copy_data
 from runner.sandbox.fitting import closed_to, fit
 from runner.sandbox.machine import effective_capabilities, id_ranges, look
 from runner.sandbox.policy import SandboxPolicy
-from runner.sandbox.resources import Resources, not_limited, rlimits, tasks_of
+from runner.sandbox.resources import not_limited, rlimits, tasks_of
 from runner.sandbox.unprivileged import COUNT, FIRST, NOBODY, unprivileged_user
 from runner.sandbox.view import interpreter
 from tests.unit.test_sandbox_plan import MACHINE, ROOT
@@ -134,7 +136,7 @@ def test_at_off_root_keeps_its_user_since_the_data_is_the_real_one(tmp_path: Pat
 
 
 def test_a_limit_on_processes_comes_on_top_of_what_the_user_runs_already(tmp_path: Path) -> None:
-    policy = SandboxPolicy(level="landlock", rlimits=rlimits(Resources(), tasks=0))
+    policy = SandboxPolicy(level="landlock", rlimits=rlimits(Limits(), tasks=0))
     mine = replace(MACHINE, uid=os.geteuid())
     ours = {name: hard for name, _, hard in fit(policy, mine, private=tmp_path, readable=[]).rlimits}
     alone = {name: hard for name, _, hard in fit(policy, ROOT, private=tmp_path, readable=[]).rlimits}
@@ -144,22 +146,54 @@ def test_a_limit_on_processes_comes_on_top_of_what_the_user_runs_already(tmp_pat
     assert tasks_of(STRANGER) == 0
 
 
-def test_limits_are_compiled_and_what_they_do_not_hold_is_said() -> None:
-    resources = Resources(memory_bytes=100, processes=5, open_files=6, file_bytes=7)
-    assert rlimits(resources, tasks=2) == (
-        ("CORE", 0, 0),
+def test_limits_are_compiled_to_resource_limits() -> None:
+    limits = Limits(memory_bytes=100, processes=5, open_files=600, file_bytes=7)
+    assert rlimits(limits, tasks=2) == (
+        ("CORE", 1, 1),
         ("DATA", 100, 100),
         ("NPROC", 7, 7),
-        ("NOFILE", 6, 6),
+        ("NOFILE", 600, 600),
         ("FSIZE", 7, 7),
     )
-    assert rlimits(Resources(processes=None, open_files=None, file_bytes=None), tasks=2) == (("CORE", 0, 0),)
-    assert any("does not hold root" in text for text in not_limited(resources, root=True, own_user=False))
-    assert any("counted together" in text for text in not_limited(resources, root=False, own_user=False))
-    assert [text.split(":")[0] for text in not_limited(resources, root=False, own_user=True)] == [
-        "disk space",
-        "memory",
-    ]
+    assert rlimits(Limits(processes=None, open_files=None, file_bytes=None), tasks=2) == (("CORE", 1, 1),)
+
+
+ALL = Groups(
+    places=tuple(Place(controller=controller, version=2, folder="/g") for controller in get_args(Controller)),
+    missing=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "groups", "who", "said"),
+    [
+        (Limits(memory_bytes=1, cpus=0.5), ALL, "other", ["disk space: measured twice a second"]),
+        (Limits(memory_bytes=1, cpus=0.5), ALL, "root", ["disk space: only the worker's own folders"]),
+        (
+            Limits(memory_bytes=1, cpus=0.5),
+            NO_GROUPS,
+            "root",
+            ["memory: limited for each process", "processes: the kernel does not", "processor time: there is", "disk"],
+        ),
+        (
+            Limits(),
+            NO_GROUPS,
+            "ordinary",
+            ["memory: no limit", "processes: counted together", "processor time", "disk"],
+        ),
+        (Limits(), NO_GROUPS, "other", ["memory: no limit", "processor time: no limit", "disk"]),
+        (
+            Limits(processes=None, disk_bytes=None),
+            ALL,
+            "other",
+            ["memory", "processes: no", "processor", "disk space: no"],
+        ),
+    ],
+)
+def test_what_limits_do_not_hold_is_said(limits: Limits, groups: Groups, who: str, said: list[str]) -> None:
+    found = not_limited(limits, groups, sandboxed=who != "root", root=who == "root", own_user=who == "other")
+    assert len(found) == len(said)
+    assert all(text.startswith(begin) for text, begin in zip(found, said, strict=True)), found
 
 
 def test_an_interpreter_is_its_prefix_and_its_library(tmp_path: Path) -> None:
@@ -208,7 +242,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def test_data_is_copied_with_what_its_links_lead_to(data: Path, staging: Path, tmp_path: Path) -> None:
-    copy_data(data, tmp_path / "0" / "copy", staging=staging)
+    copy_data(data, tmp_path / "0" / "copy", staging=staging, limits=Limits())
     assert files(tmp_path / "0" / "copy") == {
         "train.jsonl": "one\n",
         "inner/eval.jsonl": "two\n",
@@ -221,25 +255,25 @@ def test_data_is_copied_with_what_its_links_lead_to(data: Path, staging: Path, t
     assert (tmp_path / "elsewhere").read_text() == "three\n"
 
 
-@pytest.mark.parametrize("limits", [{"max_bytes": 13}, {"max_files": 4}])
+@pytest.mark.parametrize("limits", [Limits(data_bytes=13), Limits(data_files=4)])
 def test_data_beyond_a_limit_is_refused_and_nothing_is_left(
-    data: Path, staging: Path, tmp_path: Path, limits: Any
+    data: Path, staging: Path, tmp_path: Path, limits: Limits
 ) -> None:
     with pytest.raises(UsageError, match=r"cannot copy .*/data for a sandboxed worker: it holds more than"):
-        copy_data(data, tmp_path / "0" / "copy", staging=staging, **limits)
+        copy_data(data, tmp_path / "0" / "copy", staging=staging, limits=limits)
     assert not (tmp_path / "0").exists()
     assert [*staging.iterdir()] == []
 
 
 def test_data_at_a_limit_is_copied(data: Path, staging: Path, tmp_path: Path) -> None:
-    copy_data(data, tmp_path / "0" / "copy", staging=staging, max_bytes=14, max_files=5)
+    copy_data(data, tmp_path / "0" / "copy", staging=staging, limits=Limits(data_bytes=14, data_files=5))
     assert len(files(tmp_path / "0" / "copy")) == 3
 
 
 def test_links_that_lead_back_up_are_left_out(data: Path, staging: Path, tmp_path: Path) -> None:
     (data / "inner" / "up").symlink_to(data)
     (data / "same").symlink_to(data / "inner")
-    copy_data(data, tmp_path / "0" / "copy", staging=staging)
+    copy_data(data, tmp_path / "0" / "copy", staging=staging, limits=Limits())
     assert sorted(files(tmp_path / "0" / "copy")) == [
         "inner/eval.jsonl",
         "link.jsonl",
@@ -250,7 +284,7 @@ def test_links_that_lead_back_up_are_left_out(data: Path, staging: Path, tmp_pat
 
 def test_the_staging_folder_is_left_out_where_it_lies_in_the_data(data: Path) -> None:
     (data / "worker" / "staging").mkdir(parents=True)
-    copy_data(data, data / "worker" / "0" / "copy", staging=data / "worker" / "staging")
+    copy_data(data, data / "worker" / "0" / "copy", staging=data / "worker" / "staging", limits=Limits())
     assert [path.name for path in (data / "worker" / "0" / "copy" / "worker").iterdir()] == []
     assert [path.name for path in (data / "worker" / "staging").iterdir()] == []
 
@@ -259,12 +293,12 @@ def test_a_link_in_the_place_of_the_copy_is_not_followed(data: Path, staging: Pa
     (tmp_path / "victim").mkdir()
     (tmp_path / "0").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="Not a directory"):
-        copy_data(data, tmp_path / "0" / "copy", staging=staging)
+        copy_data(data, tmp_path / "0" / "copy", staging=staging, limits=Limits())
     assert [*(tmp_path / "victim").iterdir()] == [*staging.iterdir()] == []
 
 
 def test_a_folder_is_copied_again_only_when_it_has_changed(data: Path, staging: Path, tmp_path: Path) -> None:
-    copies = DataCopies(tmp_path / "copies", staging, None)
+    copies = DataCopies(tmp_path / "copies", staging, None, Limits())
     (tmp_path / "copies").mkdir()
     first = copies.of(data)
     assert first.name == data.name
@@ -278,13 +312,13 @@ def test_a_folder_is_copied_again_only_when_it_has_changed(data: Path, staging: 
 
 
 def test_what_is_no_folder_is_named_as_it_is(staging: Path, tmp_path: Path) -> None:
-    copies = DataCopies(tmp_path / "copies", staging, None)
+    copies = DataCopies(tmp_path / "copies", staging, None, Limits())
     assert copies.of(tmp_path / "nothing") == tmp_path / "nothing"
 
 
 def test_a_single_file_is_copied_too(data: Path, staging: Path, tmp_path: Path) -> None:
     (tmp_path / "copies").mkdir()
-    copies = DataCopies(tmp_path / "copies", staging, None)
+    copies = DataCopies(tmp_path / "copies", staging, None, Limits())
     copy = copies.of(data / "train.jsonl")
     assert (copy.name, copy.read_text()) == ("train.jsonl", "one\n")
     assert copies.of(data / "train.jsonl") == copy

@@ -10,6 +10,7 @@ import pytest
 
 from runner.errors import SandboxUnavailableError
 from runner.sandbox import seccomp
+from runner.sandbox.endpoints import Endpoint
 from runner.sandbox.landlock import READ, WRITE, Right
 from runner.sandbox.machine import Machine
 from runner.sandbox.plan import Plan, compile_plan, mechanisms
@@ -32,6 +33,7 @@ POLICY = SandboxPolicy(
     private="/tmp/worker",
     data="/tmp/data",
 )
+ALONE = replace(POLICY, network="model-only", endpoints=(Endpoint("api.example", 443), Endpoint("10.0.0.7", 5432)))
 ARGV = ("/cache/venv/bin/python", "-s", "boot.py")
 
 
@@ -51,7 +53,7 @@ def test_the_command_line_of_bubblewrap() -> None:
         "/usr/bin/bwrap --unshare-user --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup "
         "--hostname benchmax --die-with-parent --new-session --cap-drop ALL "
         "--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --ro-bind /lib64 /lib64 "
-        "--file 50 /etc/ld.so.cache --file 51 /etc/hosts --file 41 /etc/passwd --file 42 /etc/group "
+        "--file 100 /etc/ld.so.cache --file 101 /etc/hosts --file 41 /etc/passwd --file 42 /etc/group "
         "--ro-bind-try /etc/alternatives /etc/alternatives --ro-bind-try /etc/ssl/certs /etc/ssl/certs "
         "--ro-bind-try /etc/ca-certificates/extracted /etc/ca-certificates/extracted "
         "--ro-bind-try /etc/pki/tls/certs /etc/pki/tls/certs "
@@ -69,11 +71,48 @@ def test_the_command_line_of_bubblewrap() -> None:
     )
 
 
-def test_without_a_network_there_is_one_word_more() -> None:
-    with_network = compiled(POLICY).argv
-    without = compiled(replace(POLICY, network="none")).argv
-    assert [word for word in without if word not in with_network] == ["--unshare-net"]
-    assert len(without) == len(with_network) + 1
+def test_in_a_network_of_its_own_names_come_from_a_file_and_from_nowhere_else() -> None:
+    machine = replace(MACHINE, settings=("/etc/ld.so.cache", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"))
+    plan = compiled(ALONE, machine)
+    words = " ".join(plan.argv)
+    assert "--file 100 /etc/ld.so.cache --file 43 /etc/hosts --file 44 /etc/nsswitch.conf --file 41" in words
+    assert "resolv.conf" not in words
+    files = {step["descriptor"]: step["content"] for step in plan.steps if step["do"] == "memory-file"}
+    assert b"api.example" in base64.b64decode(str(files[43]))
+    assert b"hosts: files" in base64.b64decode(str(files[44]))
+    # it would be another one, in which nothing listens
+    assert "--unshare-net" not in plan.argv
+
+
+def test_who_may_makes_the_network_before_becoming_another_user() -> None:
+    plan = compiled(replace(ALONE, uid=5), ROOT, listeners=45)
+    assert done(plan)[:5] == ["network", "give", "become", "reach", "drop-capabilities"]
+    assert plan.steps[0] == {
+        "do": "network",
+        "user_namespace": False,
+        "addresses": ["10.0.0.7"],
+        "listeners": [["127.64.0.1", 443], ["10.0.0.7", 5432]],
+        "descriptor": 45,
+    }
+
+
+def test_who_may_not_makes_the_network_in_a_user_namespace_before_giving_up_what_is_had_there() -> None:
+    plan = compiled(replace(ALONE, network="none", endpoints=()))
+    assert done(plan)[:2] == ["network", "drop-capabilities"]
+    assert plan.steps[0] == {
+        "do": "network",
+        "user_namespace": True,
+        "addresses": [],
+        "listeners": [],
+        "descriptor": None,
+    }
+    # such as root in a container that has no power over networks
+    container = replace(ROOT, capabilities=ROOT.capabilities - {12})
+    assert done(compiled(replace(ALONE, uid=5), container))[:4] == ["give", "become", "reach", "network"]
+
+
+def test_the_machines_own_network_takes_no_step() -> None:
+    assert "network" not in done(compiled(POLICY, listeners=45))
 
 
 def test_the_status_goes_to_a_descriptor_when_somebody_listens() -> None:
@@ -91,9 +130,22 @@ def test_what_comes_before_bubblewrap() -> None:
     ]  # fmt: skip
     assert plan.steps[2] == {"do": "limit", "name": "NPROC", "soft": 64, "hard": 64}
     files = {step["descriptor"]: step["content"] for step in plan.steps if step["do"] == "memory-file"}
-    assert base64.b64decode(str(files[40])) == seccomp.program("x86_64", unix_sockets=True)
+    assert base64.b64decode(str(files[40])) == seccomp.program("x86_64", own_view=True)
     assert base64.b64decode(str(files[41])) == b"benchmax:x:1000:1000::/tmp/worker/home:/bin/sh\n"
     assert base64.b64decode(str(files[42])) == b"benchmax:x:1000:\n"
+
+
+def test_who_stays_root_keeps_what_bubblewrap_needs_to_map_root_and_drops_the_rest_there() -> None:
+    assert "drop-capabilities" in done(compiled(replace(POLICY, uid=1_900_000_001), ROOT))
+    stays_root = compiled(POLICY, ROOT)
+    assert "drop-capabilities" not in done(stays_root)
+    assert "--cap-drop ALL" in " ".join(stays_root.argv)
+    assert "drop-capabilities" in done(compiled(replace(POLICY, level="landlock"), ROOT))
+
+
+def test_shared_folders_are_written_under_their_own_names() -> None:
+    words = " ".join(compiled(replace(POLICY, data=None, shared=("/cache/uv", "/tmp/worker"))).argv)
+    assert "--bind /tmp/worker /tmp/worker --bind /cache/uv /cache/uv --remount-ro" in words
 
 
 def test_landlock_before_bubblewrap_has_no_file_rights_with_which_it_could_not_mount() -> None:
@@ -127,7 +179,7 @@ def test_what_landlock_applies_last_is_the_filter() -> None:
     assert not plan.relayed
     assert done(plan) == ["drop-capabilities", "limit", "no-new-privileges", "restrict", "filter"]
     program = base64.b64decode(str(plan.steps[-1]["program"]))
-    assert program == seccomp.program("x86_64", unix_sockets=False)
+    assert program == seccomp.program("x86_64", own_view=False)
 
 
 def test_only_the_own_folder_and_devices_may_be_written() -> None:
@@ -169,7 +221,7 @@ def test_a_kernel_with_too_little_landlock_is_refused(version: int) -> None:
 def test_at_off_there_are_limits_and_no_new_privileges() -> None:
     plan = compiled(replace(POLICY, level="off"))
     assert plan == Plan(
-        steps=({"do": "limit", "name": "CORE", "soft": 0, "hard": 0}, {"do": "no-new-privileges"}), argv=ARGV
+        steps=({"do": "limit", "name": "CORE", "soft": 1, "hard": 1}, {"do": "no-new-privileges"}), argv=ARGV
     )
     assert done(compiled(SandboxPolicy(rlimits=(), no_new_privileges=False))) == []
 
@@ -228,3 +280,5 @@ def test_each_mechanism_in_force_is_named() -> None:
     assert {"bubblewrap", "user namespace", "cgroup namespace", "landlock scope signal"} <= set(namespaces)
     assert "unprivileged user" in namespaces
     assert "landlock truncate" not in namespaces
+    assert "network namespace" not in namespaces
+    assert "network namespace" in mechanisms(ALONE, MACHINE)

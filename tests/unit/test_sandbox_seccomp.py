@@ -39,6 +39,8 @@ def verdict(program: bytes, number: int, *arguments: int, audit: int) -> int:
                 place += then if accumulator >= operand else otherwise
             case seccomp.JUMP_ANY_BIT:
                 place += then if accumulator & operand else otherwise
+            case seccomp.KEEP_BITS:
+                accumulator &= operand
             case seccomp.RETURN:
                 if operand == seccomp.ALLOW:
                     return PASS
@@ -51,9 +53,9 @@ def verdict(program: bytes, number: int, *arguments: int, audit: int) -> int:
 class Filter:
     """The filter of one machine, asked by names."""
 
-    def __init__(self, machine: str, *, unix_sockets: bool = True) -> None:
+    def __init__(self, machine: str, *, own_view: bool = True) -> None:
         self.machine: Architecture = ARCHITECTURES[machine]
-        self.program = seccomp.program(machine, unix_sockets=unix_sockets)
+        self.program = seccomp.program(machine, own_view=own_view)
 
     def __call__(self, name: str, *arguments: int) -> int:
         return verdict(self.program, self.machine.numbers[name], *arguments, audit=self.machine.audit)
@@ -61,10 +63,20 @@ class Filter:
 
 @pytest.fixture(params=MACHINES)
 def ask(request: pytest.FixtureRequest) -> Filter:
+    """The filter for a program that has a view of its own."""
     return Filter(request.param)
 
 
-def test_what_is_refused_fails_with_eperm(ask: Filter) -> None:
+@pytest.fixture(params=MACHINES)
+def in_sight(request: pytest.FixtureRequest) -> Filter:
+    """The filter for one that has the caller's files and processes in sight."""
+    return Filter(request.param, own_view=False)
+
+
+@pytest.mark.parametrize("own_view", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_refused_fails_with_eperm(machine: str, own_view: bool) -> None:
+    ask = Filter(machine, own_view=own_view)
     assert {name: ask(name) for name in seccomp.REFUSED if name in ask.machine.numbers} == {
         name: errno.EPERM for name in seccomp.REFUSED if name in ask.machine.numbers
     }
@@ -72,15 +84,51 @@ def test_what_is_refused_fails_with_eperm(ask: Filter) -> None:
 
 def test_every_name_that_is_refused_is_a_call_of_some_machine() -> None:
     known = {name for machine in ARCHITECTURES.values() for name in machine.numbers}
-    assert set(seccomp.REFUSED) | set(seccomp.MISSING) <= known
+    in_sight = {*seccomp.IN_SIGHT_REFUSED, *seccomp.IN_SIGHT_MISSING, *seccomp.IN_SIGHT_UNSUPPORTED}
+    assert {*seccomp.REFUSED, *seccomp.MISSING, *in_sight, *seccomp.OWN_PROCESS, *dict(seccomp.OWN_PRIORITY)} <= known
 
 
-def test_calls_that_no_rule_names_pass(ask: Filter) -> None:
+@pytest.mark.parametrize("own_view", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_calls_that_no_rule_names_pass(machine: str, own_view: bool) -> None:
+    ask = Filter(machine, own_view=own_view)
     named = set(ask.machine.numbers.values())
     limit = ask.machine.foreign_from or 2**32
     others = [number for number in (*range(600), limit - 1) if number not in named]
-    assert len(others) > 500
+    assert len(others) > 480
     assert {verdict(ask.program, number, audit=ask.machine.audit) for number in others} == {PASS}
+
+
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [
+        (seccomp.IN_SIGHT_REFUSED, errno.EPERM),
+        (seccomp.IN_SIGHT_MISSING, errno.ENOSYS),
+        (seccomp.IN_SIGHT_UNSUPPORTED, errno.EOPNOTSUPP),
+    ],
+)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_reaches_the_caller_past_landlock_fails_where_the_caller_is_in_sight(
+    machine: str, names: tuple[str, ...], number: int
+) -> None:
+    ask, in_sight = Filter(machine), Filter(machine, own_view=False)
+    there = [name for name in names if name in ask.machine.numbers]
+    assert {in_sight(name) for name in there} == {number}
+    assert {ask(name) for name in there} == {PASS}
+
+
+@pytest.mark.parametrize("name", seccomp.OWN_PROCESS)
+def test_only_its_own_limits_and_schedule_are_changed(in_sight: Filter, name: str) -> None:
+    assert in_sight(name, 0, 7) == in_sight(name, 1 << 32, 7) == PASS
+    assert in_sight(name, 1, 7) == in_sight(name, 0xFFFFFFFF) == errno.EPERM
+
+
+@pytest.mark.parametrize(("name", "process"), seccomp.OWN_PRIORITY)
+def test_only_its_own_priority_is_changed(in_sight: Filter, ask: Filter, name: str, process: int) -> None:
+    others = [(process, 1), *((kind, who) for kind in (0, 1, 2, 3) if kind != process for who in (0, 1))]
+    assert in_sight(name, process, 0, 5) == PASS
+    assert {in_sight(name, kind, who, 5) for kind, who in others} == {errno.EPERM}
+    assert {ask(name, kind, who, 5) for kind, who in others} == {PASS}
 
 
 def test_clone3_seems_not_to_exist_since_no_filter_can_see_its_flags(ask: Filter) -> None:
@@ -127,9 +175,22 @@ def test_sockets_are_for_the_internet_and_for_other_processes(ask: Filter, famil
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_unix_sockets_can_be_refused(machine: str) -> None:
-    ask = Filter(machine, unix_sockets=False)
+    ask = Filter(machine, own_view=False)
     assert ask("socket", 1) == errno.EAFNOSUPPORT
     assert ask("socket", 2) == PASS
+
+
+@pytest.mark.parametrize("flags", [0, 0x800, 0x80000, 0x80800])
+def test_socket_pairs_stay_connected_to_each_other(ask: Filter, in_sight: Filter, flags: int) -> None:
+    kinds = range(16)
+    assert {kind for kind in kinds if in_sight("socketpair", 1, kind | flags) == PASS} == {1, 5}
+    assert {in_sight("socketpair", 1, kind | flags) for kind in kinds} == {PASS, errno.EPROTONOSUPPORT}
+    assert {ask("socketpair", 1, kind | flags) for kind in kinds} == {PASS}
+
+
+@pytest.mark.parametrize("family", [0, 2, 10, 16, 30, 40])
+def test_socket_pairs_are_unix_sockets(ask: Filter, in_sight: Filter, family: int) -> None:
+    assert ask("socketpair", family, 1) == in_sight("socketpair", family, 1) == errno.EAFNOSUPPORT
 
 
 @pytest.mark.parametrize("audit", [0x40000003, 0x40000028, 0, 0xFFFFFFFF], ids=["i386", "arm", "none", "all bits"])
@@ -146,7 +207,7 @@ def test_calls_of_the_x32_abi_fail() -> None:
 
 def test_a_machine_whose_calls_are_not_known_is_refused() -> None:
     with pytest.raises(SandboxUnavailableError, match="their numbers on riscv64 are not known"):
-        seccomp.program("riscv64", unix_sockets=True)
+        seccomp.program("riscv64", own_view=True)
 
 
 def test_the_program_is_short_enough_for_the_kernel(ask: Filter) -> None:

@@ -195,6 +195,8 @@ class Control:
             "relayed": False,
             "caller": os.getpid(),
             "remove": None,
+            "groups": [],
+            "disk": None,
             "give_up": 5.0,
         }
         self.say(**{**config, **changes})
@@ -227,7 +229,7 @@ def test_it_tells_start_exit_and_the_end_of_the_tree_in_this_order(control: Cont
     assert started is not None
     assert started.keys() == {"started"}
     assert control.hear() == {"exited": 3 << 8}
-    assert control.hear() == {"gone": 0, "left": []}
+    assert control.hear() == {"gone": 0, "left": [], "reached": []}
     assert control.hear() is None
     assert control.supervisor.wait(10) == 0
 
@@ -236,7 +238,7 @@ def test_it_counts_what_it_had_to_kill(control: Control) -> None:
     control.config("import os, time\nif os.fork() == 0: time.sleep(600)")
     assert control.hear() is not None
     assert control.hear() == {"exited": 0}
-    assert control.hear() == {"gone": 1, "left": []}
+    assert control.hear() == {"gone": 1, "left": [], "reached": []}
 
 
 def test_it_tells_what_it_could_not_end(control: Control) -> None:
@@ -263,7 +265,7 @@ time.sleep(600)
     assert control.written() + control.written() == b"RR"
     control.say(signal=signal.SIGUSR1)
     assert control.hear() == {"exited": 7 << 8}
-    assert control.hear() == {"gone": 1, "left": []}
+    assert control.hear() == {"gone": 1, "left": [], "reached": []}
 
 
 def test_it_tells_that_a_command_cannot_be_executed(control: Control) -> None:
@@ -295,7 +297,7 @@ def test_it_ignores_the_signals_of_a_terminal(control: Control) -> None:
         control.supervisor.send_signal(number)
     control.say(end=30)
     assert control.hear() == {"exited": signal.SIGTERM}
-    assert control.hear() == {"gone": 0, "left": []}
+    assert control.hear() == {"gone": 0, "left": [], "reached": []}
 
 
 def test_messages_in_pieces_and_several_at_once_are_understood(control: Control) -> None:

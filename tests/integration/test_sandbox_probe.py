@@ -18,8 +18,8 @@ from runner.sandbox.levels import choose_policy
 from runner.sandbox.machine import look
 from runner.sandbox.policy import Level
 from runner.sandbox.probe import availability, require_level, strongest
+from tests.confined import BASE, box
 from tests.conftest import require
-from tests.sandbox_attacks.confined import BASE, box
 
 SOURCES = Path(probe.__file__).parents[1]
 ASK = (

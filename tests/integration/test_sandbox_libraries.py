@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from runner.sandbox.policy import Level
+from tests.confined import BASE, Caller, box
 from tests.conftest import require
-from tests.sandbox_attacks.confined import BASE, Caller, box
 
 pytestmark = pytest.mark.integration
 
@@ -31,6 +31,32 @@ async def main():
     assert (await process.communicate(b"x"))[0] == b"x"
 asyncio.run(main())
 assert os.cpu_count() > 0
+print("ok")
+"""
+TAKEN_FOR_GRANTED = """
+import mmap, os, resource, shutil, socket, threading
+with open("own", "w") as file:
+    file.write("x")
+os.rename("own", "../home/own")
+shutil.copy2("../home/own", "own")
+os.truncate("own", 0)
+os.link("own", "again")
+with open("/dev/null", "w") as sink, open("/dev/urandom", "rb", buffering=0) as source:
+    sink.write(str(source.read(1)))
+assert os.system("sh -c 'ls /usr >/dev/null && exit 0'") == 0
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+    for end in socket.socketpair(type=kind):
+        end.close()
+assert socket.getaddrinfo("localhost", 80)
+mmap.mmap(-1, 4096).close()
+os.close(os.memfd_create("x"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.nice(1)
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+# as libraries that spread their threads over processors do
+thread = threading.Thread(target=lambda: os.sched_setaffinity(threading.get_native_id(), os.sched_getaffinity(0)))
+thread.start()
+thread.join()
 print("ok")
 """
 POOL = """
@@ -86,6 +112,14 @@ def libraries(shared_cache: Path) -> Path:
             )
             Path(f"{folder}.new").rename(folder)
     return folder
+
+
+@pytest.mark.parametrize("caller", get_args(Caller))
+@pytest.mark.parametrize("level", get_args(Level))
+def test_what_programs_take_for_granted_works(level: Level, caller: Caller) -> None:
+    require(caller == "ordinary" or os.geteuid() == 0, "root")
+    with box(level, caller) as confined:
+        assert confined.python(TAKEN_FOR_GRANTED) == "ok"
 
 
 @pytest.mark.parametrize("level", get_args(Level))

@@ -14,6 +14,7 @@ from typing import Literal
 
 from runner.sandbox.closed import closed_folders
 from runner.sandbox.machine import Machine, look
+from runner.sandbox.overlay import Overlay
 from runner.sandbox.plan import Step, compile_plan
 from runner.sandbox.policy import Level, Network, SandboxPolicy
 from runner.sandbox.probe import launch
@@ -60,6 +61,7 @@ class Box:
         rlimits: tuple[RLimit, ...] = (),
         no_new_privileges: bool = True,
         descriptors: Sequence[int] = (),
+        overlay: Overlay | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a program to its end."""
         machine = self.machine
@@ -70,19 +72,15 @@ class Box:
             no_new_privileges=no_new_privileges,
             readable=(*interpreter(BASE), *readable),
             private=str(self.folder),
+            data=None if overlay is None else str(Path(overlay.target).parents[1]),
+            overlay=overlay,
             uid=None if self.level == "off" else unprivileged_user(machine),
         )
         needed = [*policy.readable, str(self.folder)]
         closed = closed_folders(needed, policy.uid) if policy.uid is not None else {}
         plan = compile_plan(policy, machine, argv, cwd=f"{self.folder}/work", closed=closed)
-        steps: list[Step] = []
-        if self.user != os.geteuid():
-            # the test itself runs as root, and first becomes the caller
-            steps.append({"do": "mounts"})
-            for folder, paths in closed_folders(needed, self.user).items():
-                shown = [[path, path == str(self.folder)] for path in paths if Path(path).is_dir()]
-                steps.append({"do": "show", "folder": folder, "paths": shown})
-            steps.append({"do": "become", "uid": self.user})
+        # the test itself may run as root, and then first becomes the caller
+        steps = caller_steps(self.user, needed, writable=(str(self.folder),))
         return launch(
             replace(plan, steps=(*steps, *plan.steps)),
             cwd="/" if plan.relayed else f"{self.folder}/work",
@@ -98,10 +96,26 @@ class Box:
         return done.stdout.decode().strip()
 
 
+def caller_steps(user: int, needed: Sequence[str], *, writable: Sequence[str] = ()) -> list[Step]:
+    """What a process that is root does to become another caller, who finds what it needs below closed folders, too."""
+    if user == os.geteuid():
+        return []
+    steps: list[Step] = [{"do": "mounts"}]
+    for folder, paths in closed_folders(needed, user).items():
+        shown = [[path, path in writable] for path in paths if Path(path).is_dir()]
+        steps.append({"do": "show", "folder": folder, "paths": shown})
+    return [*steps, {"do": "become", "uid": user}]
+
+
+def user_of(caller: Caller) -> int:
+    """The number of the user that a caller is."""
+    return os.geteuid() if caller == "root" or os.geteuid() != 0 else ORDINARY
+
+
 @contextmanager
 def box(level: Level, caller: Caller) -> Iterator[Box]:
     """Make a private folder for a program at a level."""
-    user = os.geteuid() if caller == "root" or os.geteuid() != 0 else ORDINARY
+    user = user_of(caller)
     # not below pytest's own folder, which only its user may enter
     with tempfile.TemporaryDirectory(prefix="benchmax-box-") as outer:
         Path(outer).chmod(0o755)

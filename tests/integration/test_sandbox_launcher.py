@@ -15,8 +15,8 @@ from runner.sandbox.launcher import EXIT_FAILED
 from runner.sandbox.plan import Plan, Step
 from runner.sandbox.policy import Level
 from runner.sandbox.probe import launch
+from tests.confined import BASE, ORDINARY, Caller, box
 from tests.conftest import require
-from tests.sandbox_attacks.confined import BASE, ORDINARY, Caller, box
 
 SHELL = ("/bin/sh", "-c")
 

@@ -9,8 +9,8 @@ import pytest
 
 from runner.sandbox.policy import Level
 from runner.sandbox.resources import tasks_of
+from tests.confined import Box, Caller, box
 from tests.conftest import require
-from tests.sandbox_attacks.confined import Box, Caller, box
 
 CONFINED: tuple[Level, ...] = ("landlock", "namespaces")
 MIB = 1024**2
@@ -100,7 +100,7 @@ def test_memory_ends_at_the_limit(level: Level) -> None:
 def test_descriptors_and_files_end_at_the_limit(level: Level) -> None:
     with box(level, "ordinary") as confined:
         assert confined.python(OPEN) == "200"
-        assert confined.python(OPEN, rlimits=(("NOFILE", 100, 100),)) == "Too many open files"
+        assert confined.python(OPEN, rlimits=(("NOFILE", 150, 150),)) == "Too many open files"
         assert confined.python(WRITE) == "can"
         assert confined.python(WRITE, rlimits=(("FSIZE", 5 * MIB, 5 * MIB),)) == "File too large"
 
