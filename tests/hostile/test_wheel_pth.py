@@ -97,9 +97,9 @@ async def test_start_up_files_do_not_run_in_the_build_of_another_package(
     index.add("starter", "1.0", files={"starter.pth": f"import pathlib; pathlib.Path({str(marker)!r}).touch()\n"})
     spying = f"import sys\nopen({str(seen)!r}, 'w').write(repr(sys.path))\n{BACKEND}"
     index.add_sdist("late", "1.0", spying)
-    venv = await provision_packages(
-        ["starter", "late"], cache=cache, options=ProvisionOptions(index_url=index.url, installer=installer)
-    )
+    # without a sandbox, so that the build can say what it sees
+    options = ProvisionOptions(index_url=index.url, installer=installer, sandbox="off")
+    venv = await provision_packages(["starter", "late"], cache=cache, options=options)
     assert set(venv.packages) == {"starter", "late"}
     assert not marker.exists()
     assert str(venv.path) not in seen.read_text()
