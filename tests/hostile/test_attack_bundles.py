@@ -26,12 +26,13 @@ SECRET = "hunter2-of-the-caller"
 
 
 FOUND: dict[str, tuple[str, str, str]] = {
-    # off, landlock, namespaces; before a slash where the caller is root
+    # off, landlock, namespaces; before a slash where the caller is root; after a bar where a folder above is closed to
+    # the worker's user, who has another one in its place
     "read the caller's environment": ("can", "ENOENT/EACCES", "ENOENT"),
     "find the caller's key in its own": ("cannot", "cannot", "cannot"),
-    "read a key": ("can", "EACCES", "ENOENT"),
-    "plant a file": ("can", "EACCES", "ENOENT"),
-    "plant a package": ("can", "EACCES", "EROFS"),
+    "read a key": ("can", "EACCES|ENOENT", "ENOENT"),
+    "plant a file": ("can", "EACCES|ENOENT", "ENOENT"),
+    "plant a package": ("can", "EACCES|EROFS", "EROFS"),
     "change the worker": ("can", "EACCES", "EACCES"),
     "list the cache": ("can", "EACCES", "can"),
     "signal the caller": ("can", "EPERM", "ESRCH"),
@@ -78,7 +79,8 @@ async def test_what_a_constructor_can_do(
     expected = {what: cells[column].split("/")[0 if os.geteuid() == 0 else -1] for what, cells in FOUND.items()}
     if level == "landlock" and look().landlock < SCOPE_VERSION and os.geteuid() != 0:
         expected["signal the caller"] = "can"
-    assert found == expected
+    assert found.keys() == expected.keys()
+    assert {what: came for what, came in found.items() if came not in expected[what].split("|")} == {}
     assert (home / "planted").exists() == left.exists() == (level == "off")
 
 

@@ -230,7 +230,7 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
     dump = os.memfd_create("dump")
     try:
         caller.process = await Process.start(
-            [sys.executable, "-s", "-P", "-X", "utf8", str(ship(tmp_path / "cache"))],
+            [sys.executable, "-s", "-P", "-X", "utf8", str(ship(tmp_path / "cache")), sys.base_prefix],
             env=worker_environment(tmp_path, Path(sys.executable)),
             cwd=tmp_path,
             policy=SandboxPolicy(),
