@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import Final
 
 from runner.provision.build_failure import build_failure
@@ -35,6 +36,11 @@ _SERVER_ERROR: Final = re.compile(
 )
 _GONE: Final = re.compile(r"HTTP error (?:404|410) while getting (\S+)")
 _GAVE_UP: Final = re.compile(r"Retrying \(Retry\(total=0.*?connection broken by '(.*)': (\S+)")
+_CUT_OFF: Final = re.compile(
+    r"not enough bytes were received \((?:[^/)]*/)?(?P<size>[\d.]+) (?P<unit>bytes|kB|MB|GB)\)"
+    r"(?:\s*╰─> URL: https?://(?P<host>[^/\s]+))?"
+)
+_UNITS: Final = {"bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _HOST: Final = re.compile(r"host='([^']+)', port=(\d+)")
 _UNFETCHED: Final = re.compile(r"Failed to build '?([^'\s]+)'? when git |Cannot find command 'git'")
 _BROKEN: Final = (
@@ -89,6 +95,8 @@ def diagnose(finished: Finished, space: Workspace, *, log: str = "") -> Failure:
         return no_checkout(match[1] or "a requirement", reason, space, output)
     if match := _GAVE_UP.search(output + log):
         return unreachable(space, _reason(match[1]), output, host=_host(match[1], space))
+    if match := _CUT_OFF.search(output):
+        return _cut_off(match, space, output)
     for pattern in _BROKEN:
         if match := pattern.search(output):
             return broken_file(match["name"], match["why"], space, output)
@@ -109,6 +117,19 @@ def diagnose(finished: Finished, space: Workspace, *, log: str = "") -> Failure:
     if match := _NO_MATCH.search(output):
         return _nothing_found(match[1], match[2] or "", output, log, space)
     return other("pip", finished.how, output)
+
+
+def _cut_off(match: re.Match[str], space: Workspace, output: str) -> Failure:
+    """Say why a download ended early: for pip a disk that is full of its cache is a broken connection."""
+    size = float(match["size"]) * _UNITS[match["unit"]]
+    # once into the cache and once for itself; what it had written is gone by now
+    if shutil.disk_usage(space.cache.root).free < 2 * size:
+        reason = f"No space left on device for a download of {match['size']} {match['unit']}, which is kept twice"
+        return Failure("disk", space.cache.error(reason, full=True))
+    host = match["host"] or ""
+    return unreachable(
+        space, "a download broke off again and again", output, host="" if host == space.index.host else host
+    )
 
 
 def _reason(text: str) -> str:

@@ -138,6 +138,14 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(page)
             return
+        if index.cut is not None and index.cut in self.path and Path(self.translate_path(self.path)).is_file():
+            data = Path(self.translate_path(self.path)).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+            return
         super().do_GET()
 
     def end_headers(self) -> None:
@@ -166,6 +174,7 @@ class LocalIndex:
 
     A file whose name is in `uploaded` has that upload time; these are told to those who read JSON.
     Requests whose path contains `stall` are never answered until `resume` is set; `stalled` is set when one arrives.
+    Of files whose path contains `cut` only the first half is sent.
     """
 
     def __init__(self, root: Path, credentials: tuple[str, str] | None = None) -> None:
@@ -176,6 +185,7 @@ class LocalIndex:
         self.uploaded: dict[str, str] = {}
         self.pages: dict[str, dict[str, object]] = {}
         self.stall: str | None = None
+        self.cut: str | None = None
         self.stalled = threading.Event()
         self.resume = threading.Event()
         (root / "simple").mkdir(parents=True, exist_ok=True)

@@ -307,6 +307,18 @@ async def test_full_disk_is_told_as_such_and_leaves_nothing_in_use(
     assert (await provision_packages(["tiny"], cache=cache, options=options)).packages == {"tiny": "1.0"}
 
 
+async def test_download_that_breaks_off_again_and_again_is_an_index_that_cannot_be_reached(
+    index: LocalIndex, cache: Cache
+) -> None:
+    index.add("halved", "1.0", files={"halved_data.bin": "0123456789abcdef" * (1 << 12)})
+    index.cut = "/halved/halved-1.0"
+    options = ProvisionOptions(index_url=index.url, installer="pip")
+    said = r"the package index at 127\.0\.0\.1:\d+ cannot be reached: a download broke off again and again"
+    with pytest.raises(IndexUnreachableError, match=said):
+        await provision_packages(["halved"], cache=cache, options=options)
+    assert list(cache.venvs_dir.iterdir()) == []
+
+
 @FAMILIES
 @pytest.mark.parametrize(
     ("limits", "how"),
