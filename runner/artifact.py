@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from runner.errors import ArtifactError, UsageError
 
 PICKLE_NAME: Final = "env-cls.pkl"
 METADATA_NAME: Final = "env-metadata.json"
+FACTS_NAME: Final = "env-facts.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ class Artifact:
         return read_artifact(Path(source))
 
 
-def read_artifact(folder: Path) -> Artifact:
+def read_artifact(folder: Path, *, most: Mapping[str, int] | None = None) -> Artifact:
     """Read an artifact without executing anything of it.
+
+    Args:
+        folder: The artifact's folder.
+        most: Bytes to read at most, by the file's name; by default there is no limit.
 
     Raises:
         UsageError: the folder or one of its two files is missing.
-        ArtifactError: the metadata cannot be read, or the pickle is empty.
+        ArtifactError: the metadata cannot be read, the pickle is empty, or a file is larger than `most` says.
     """
     if not folder.is_dir():
         raise UsageError(
@@ -58,7 +64,7 @@ def read_artifact(folder: Path) -> Artifact:
     data: dict[str, bytes] = {}
     for name in (METADATA_NAME, PICKLE_NAME):
         try:
-            data[name] = _read_file(folder / name)
+            data[name] = _read_file(folder / name, (most or {}).get(name))
         except FileNotFoundError:
             raise UsageError(
                 f"{folder} holds no {name}.",
@@ -78,11 +84,19 @@ def read_artifact(folder: Path) -> Artifact:
     return Artifact(bundle, bundle_digest(bundle), folder)
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path, most: int | None) -> bytes:
     # what an uploaded archive holds may be a device or a pipe, whose end never comes
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file.", hint="Give a folder as `benchmax bundle` writes it.")
-    return path.read_bytes()
+    if most is None:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ArtifactError(
+            f"{path} is larger than {most:,} bytes.", hint="Data belongs in files beside a bundle, not inside of it."
+        )
+    return data
 
 
 def check_folder(folder: Path) -> None:
@@ -104,8 +118,13 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def write_artifact(bundle: Bundle, folder: Path) -> Artifact:
+def write_artifact(bundle: Bundle, folder: Path, *, facts: bytes | None = None) -> Artifact:
     """Write an artifact; each file appears whole or not at all.
+
+    Args:
+        bundle: What to write.
+        folder: Where to.
+        facts: What else is known of it, as JSON; everything works without. Facts of an earlier artifact go.
 
     Raises:
         UsageError: the folder cannot be made or written.
@@ -114,6 +133,10 @@ def write_artifact(bundle: Bundle, folder: Path) -> Artifact:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / PICKLE_NAME, bundle.pickled)
         write_atomically(folder / METADATA_NAME, bundle.metadata.to_json_bytes())
+        if facts is not None:
+            write_atomically(folder / FACTS_NAME, facts)
+        else:
+            (folder / FACTS_NAME).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot write the artifact to {folder}: {error.strerror}.", hint="Choose another --out."

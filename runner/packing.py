@@ -1,7 +1,8 @@
 """Making an artifact of a class in somebody's source tree: imported and dumped in the interpreter that is to own it.
 
-Comes in: a target, `file.py:Class` or `pkg.mod:Class`, and its requirements. Goes out: an artifact on disk. The code
-is the author's own and runs unconfined, in a process of its own: this one imports nothing of it.
+Comes in: a target, `file.py:Class` or `pkg.mod:Class`, and its requirements. Goes out: an artifact on disk, unless
+something is wrong with it, and what that is. The code is the author's own and runs unconfined, in a process of its
+own: this one imports nothing of it. What it packed is then loaded and constructed as it will be at a run.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from packaging.specifiers import SpecifierSet
 
 from benchmax.bundle import BundleMetadata
-from runner.artifact import Artifact, check_folder, read_artifact, write_artifact
+from benchmax.bundle.findings.finding import CODES, Finding
+from runner.artifact import PICKLE_NAME, Artifact, check_folder, read_artifact, write_artifact
 from runner.errors import InterpreterNotFoundError, RemoteError, RunnerError, UsageError
 from runner.limits import Limits
 from runner.process import OutputTail, Process
+from runner.proof import prove
 from runner.provision import Cache, ProvisionOptions, provision
 from runner.provision.index import INDEX_VARIABLE
 from runner.provision.interpreter import named_interpreter
@@ -52,9 +55,13 @@ class PackRequest:
         local_modules: Further modules to capture by value.
         python: Version or path of the interpreter to bundle for; this one's series when `None`.
         here: Import and dump in this installation's own venv instead of a fresh one.
+        accept: Codes of findings that shall not keep the artifact from being written.
+        verify: Whether to load and construct what was packed, as a run does.
+        secrets: Variables that the constructor needs for that.
 
     Raises:
-        UsageError: the target is not of either form, its file is missing, or a requirement cannot be read.
+        UsageError: the target is not of either form, its file is missing, a requirement cannot be read, or a code is
+            none.
     """
 
     target: str
@@ -63,6 +70,9 @@ class PackRequest:
     local_modules: Sequence[str] = ()
     python: str | None = None
     here: bool = False
+    accept: Collection[str] = ()
+    verify: bool = True
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         module, colon, name = self.target.rpartition(":")
@@ -79,7 +89,34 @@ class PackRequest:
             )
         if self.here and self.python is not None:
             raise UsageError("--here and --python contradict each other.", hint="Leave one of them out.")
+        if unknown := sorted(set(self.accept) - CODES):
+            raise UsageError(f"--accept {unknown[0]}: no such finding.", hint=f"There are: {', '.join(sorted(CODES))}.")
         metadata_for(self.requirements, "3.12")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What came of bundling.
+
+    Args:
+        artifact: The artifact as written; `None` if something was wrong with it.
+        findings: Everything found, errors first.
+        by_value: What it carries, with sizes in bytes, largest first.
+        by_reference: Top-level packages it needs, with where each comes from.
+        pickle_bytes: Size of the pickle, 0 if there is none.
+        accept: Codes of findings that were accepted.
+    """
+
+    artifact: Artifact | None
+    findings: Sequence[Finding]
+    by_value: Sequence[tuple[str, int]]
+    by_reference: Sequence[tuple[str, str]]
+    pickle_bytes: int
+    accept: Collection[str] = ()
+
+    def refuses(self, finding: Finding) -> bool:
+        """Whether a finding keeps the artifact from being written."""
+        return finding.severity == "error" and finding.code not in self.accept
 
 
 def metadata_for(requirements: Sequence[str], series: str) -> BundleMetadata:
@@ -112,7 +149,34 @@ async def pack(
 
     Raises:
         UsageError: the target is not found, or `out` cannot be written.
-        RemoteError: importing the target raised, or its class cannot be bundled.
+        RemoteError: importing the target raised, its class cannot be bundled, or something is wrong with it.
+        ProvisionError: no venv could be made.
+    """
+    packed = await try_to_pack(request, out, cache=cache, provisioning=provisioning, limits=limits, on_event=on_event)
+    if packed.artifact is None:
+        [first, *others] = [one for one in packed.findings if packed.refuses(one)]
+        raise RemoteError(
+            f"{request.target} is not bundled: {first}." + (f" And {len(others)} more." if others else ""),
+            hint=first.fix,
+            detail="\n".join(map(str, packed.findings)),
+        )
+    return packed.artifact
+
+
+async def try_to_pack(
+    request: PackRequest,
+    out: Path,
+    *,
+    cache: Cache,
+    provisioning: ProvisionOptions | None = None,
+    limits: Limits | None = None,
+    on_event: Callable[[PhaseEvent], None] | None = None,
+) -> Packed:
+    """Bundle a class and, unless something is wrong with it, write the artifact to `out`.
+
+    Raises:
+        UsageError: the target is not found, or `out` cannot be written.
+        RemoteError: importing the target raised, or it is no class that can be bundled.
         ProvisionError: no venv could be made.
     """
     limits = limits or Limits()
@@ -124,7 +188,7 @@ async def pack(
             on_event(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - began))
 
     if request.here:
-        python = Path(sys.executable)
+        python, interpreter = Path(sys.executable), None
     else:
         series, interpreter = await _series(request.python, cache)
         venv = await provision(
@@ -150,12 +214,65 @@ async def pack(
             )
         )
         tell("import", f"importing {request.target}")
-        await _pack_in(folder, python, request)
-        packed = read_artifact(folder)
-    return write_artifact(packed.bundle, out)
+        result = await _pack_in(folder, python, request)
+        artifact = read_artifact(folder) if (folder / PICKLE_NAME).is_file() else None
+    found = _read_report(result, artifact, request)
+    if artifact is None or any(map(found.refuses, found.findings)):
+        return replace(found, artifact=None)
+    if request.verify:
+        tell("verify", "loading and constructing it in a process of its own")
+        proved = await prove(
+            Artifact.of(artifact.bundle),
+            python=interpreter,
+            secrets=request.secrets,
+            cache=cache,
+            provisioning=provisioning or ProvisionOptions(),
+            limits=limits,
+            source=_only_file(request, found),
+            tell=tell,
+        )
+        found = replace(found, findings=(*proved, *found.findings))
+        if any(map(found.refuses, proved)):
+            return replace(found, artifact=None)
+    return replace(found, artifact=write_artifact(artifact.bundle, out, facts=_facts(result, artifact)))
 
 
-async def _pack_in(folder: Path, python: Path, request: PackRequest) -> None:
+def _read_report(result: Mapping[str, Any], artifact: Artifact | None, request: PackRequest) -> Packed:
+    report = result["report"]
+    size = 0 if artifact is None else len(artifact.bundle.pickled)
+    if report is None:
+        unexamined = Finding(
+            severity="warning",
+            code="not-all-examined",
+            what=request.target,
+            message="the benchmax that the requirements ask for examines nothing",
+            fix="Leave benchmax out of the requirements.",
+        )
+        return Packed(artifact=artifact, findings=(unexamined,), by_value=(), by_reference=(), pickle_bytes=size)
+    return Packed(
+        artifact=artifact,
+        # another release may say more of each
+        findings=tuple(Finding(**{one.name: said[one.name] for one in fields(Finding)}) for said in report["findings"]),
+        by_value=tuple((one["name"], one["bytes"]) for one in report["by_value"]),
+        by_reference=tuple((one["module"], one["source"]) for one in report["by_reference"]),
+        pickle_bytes=size,
+        accept=request.accept,
+    )
+
+
+def _only_file(request: PackRequest, found: Packed) -> str:
+    module = request.target.rpartition(":")[0]
+    alone = len([name for name, _ in found.by_value if not name.startswith("constructor_args[")]) == 1
+    return str(Path(module).absolute()) if alone and module.endswith(".py") else ""
+
+
+def _facts(result: Mapping[str, Any], artifact: Artifact) -> bytes:
+    """Return the content of `env-facts.json`, as little as the digest where nothing was examined."""
+    facts = result["facts"] or {"format": 1, "digest": artifact.digest}
+    return json.dumps(facts, indent=1, sort_keys=True).encode() + b"\n"
+
+
+async def _pack_in(folder: Path, python: Path, request: PackRequest) -> Mapping[str, Any]:
     output = OutputTail(OUTPUT_BYTES)
     module = request.target.rpartition(":")[0]
     # the author's own code on the author's own machine: it may need anything of the environment except another
@@ -192,9 +309,9 @@ async def _pack_in(folder: Path, python: Path, request: PackRequest) -> None:
             hint="A module to bundle must be importable without that.",
             detail=output.text(),
         )
-    result = json.loads(result_file.read_text("utf-8"))
+    result: dict[str, Any] = json.loads(result_file.read_text("utf-8"))
     if result["ok"]:
-        return
+        return result
     kind: type[RunnerError] = UsageError if result["kind"] == "usage" else RemoteError
     raise kind(result["message"], hint=result["hint"], detail=result["detail"])
 

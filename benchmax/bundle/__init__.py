@@ -5,7 +5,8 @@ the pickle. Importing this module loads neither cloudpickle nor `benchmax.envs`;
 loaded when it is first asked for.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Final
 
 from benchmax.bundle.compatibility import validate_bundle_compatibility as validate_bundle_compatibility
 from benchmax.bundle.digest import Bundle as Bundle
@@ -20,6 +21,9 @@ from benchmax.bundle.metadata import BundleMetadata as BundleMetadata
 if TYPE_CHECKING:
     from benchmax.bundle.dumping import dump_bundle as dump_bundle
     from benchmax.bundle.dumping import unregistered_local_refs as unregistered_local_refs
+    from benchmax.bundle.findings.examining import examine as examine
+    from benchmax.bundle.findings.finding import Finding as Finding
+    from benchmax.bundle.findings.finding import Report as Report
 
 # other releases have this as one module; pickles must name what exists there
 for _public in (
@@ -36,16 +40,26 @@ for _public in (
     _public.__module__ = __name__
 
 
-def __getattr__(name: str) -> object:
-    if name not in ("dump_bundle", "unregistered_local_refs"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from benchmax.bundle import dumping
+_LATER: Final = {
+    "dump_bundle": "benchmax.bundle.dumping",
+    "unregistered_local_refs": "benchmax.bundle.dumping",
+    "examine": "benchmax.bundle.findings.examining",
+    "Finding": "benchmax.bundle.findings.finding",
+    "Report": "benchmax.bundle.findings.finding",
+}
+"""What packs, and the module that has it: who only loads bundles does not wait for it."""
 
-    for function in (dumping.dump_bundle, dumping.unregistered_local_refs):
-        function.__module__ = __name__
-        globals()[function.__name__] = function
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for public, module in _LATER.items():
+        if module == _LATER[name]:
+            found = getattr(importlib.import_module(module), public)
+            found.__module__ = __name__
+            globals()[public] = found
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "dump_bundle", "unregistered_local_refs"})
+    return sorted({*globals(), *_LATER})

@@ -127,7 +127,7 @@ def _pack(
                 f"Failed to serialize {_name(env_class)}: {type(error).__name__}: {error}."
                 + (f" The cause is {culprit}." if culprit else "")
                 + " Make such objects (clients, locks, open files) when they are first needed instead."
-            ) from error
+            ).by("serialize") from error
 
     with capture_session(explicit, scope) as session:
         pickled = pickle_again()

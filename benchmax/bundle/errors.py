@@ -8,9 +8,21 @@ IncompatibleRuntimeError
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
+Rule: TypeAlias = Literal["", "serialize", "local", "external", "delayed"]
+
 
 class BundlingError(Exception):
     """Raised when a class cannot be packed, or when a bundle's pickle is corrupt or holds something else."""
+
+    rule: Rule = ""
+    """Which rule of packing refused the class; empty for everything else."""
+
+    def by(self, rule: Rule) -> BundlingError:
+        """Note the rule, and return the error to raise."""
+        self.rule = rule
+        return self
 
 
 class IncompatibleRuntimeError(Exception):

@@ -42,7 +42,7 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         arguments = parse_arguments(argv)
         verbose = arguments.verbose
-        if sys.platform != "linux" and arguments.command != "inspect":
+        if sys.platform != "linux" and arguments.command not in ("init", "inspect"):
             raise RunnerError(
                 f"`benchmax {arguments.command}` needs Linux.",
                 hint="`benchmax inspect` works here, and so does benchmax.bundle.dump_bundle.",

@@ -67,6 +67,7 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     _add_bundle(commands)
     _add_cache(commands)
     _add_doctor(commands)
+    _add_init(commands)
     _add_inspect(commands)
     _add_lock(commands)
     _add_prepare(commands)
@@ -173,7 +174,8 @@ def _add_bundle(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "bundle",
         help="pack an environment class into an artifact",
-        description="Import TARGET in a fresh venv with its requirements, and write it as an artifact.",
+        description="Import TARGET in a fresh venv with its requirements, look for what would go wrong elsewhere, load "
+        "it in a process of its own, and write it as an artifact.",
         allow_abbrev=False,
     )
     parser.add_argument("target", metavar="TARGET", help="file.py:Class or pkg.mod:Class")
@@ -186,7 +188,19 @@ def _add_bundle(commands: Commands[Parser]) -> None:
         "--local-module", metavar="MOD", action="append", default=[], help="further module to pack by value"
     )
     parser.add_argument("--here", action="store_true", help="import and pack in the current venv, not a fresh one")
-    _sandbox(parser.add_argument_group("isolation of installs"))
+    checks = parser.add_argument_group("checks")
+    checks.add_argument(
+        "--accept", metavar="CODE", action="append", default=[], help="write it in spite of errors of this kind"
+    )
+    checks.add_argument("--no-verify", action="store_true", help="do not load and construct what was packed")
+    checks.add_argument(
+        "--secret",
+        metavar="NAME=env:VAR",
+        action="append",
+        default=[],
+        help="variable that the constructor needs, with the value of VAR; it is not packed",
+    )
+    _sandbox(parser.add_argument_group("isolation of installs and of the check"))
     _common(parser, venv=True)
 
 
@@ -226,11 +240,24 @@ def _add_doctor(commands: Commands[Parser]) -> None:
     _common(parser, venv=False)
 
 
+def _add_init(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "init",
+        help="begin a project that runs at once",
+        description="Make a folder with an environment, its data and its tests, and say how to run them.",
+        epilog="Kinds: single (one question, one answer), tools (turns with tools), custom (turns of your own).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", type=Path, help="folder to make; its last part names the environment")
+    parser.add_argument("--kind", metavar="KIND", default="single", help="single, tools or custom (default: single)")
+    _common(parser, venv=False)
+
+
 def _add_inspect(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "inspect",
         help="show an artifact without executing it",
-        description="Show an artifact's metadata and class source. Nothing of it is unpickled.",
+        description="Show what an artifact holds and what loading it would do. Nothing of it is executed.",
         allow_abbrev=False,
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")

@@ -1,8 +1,10 @@
 """Imports an environment class and writes it as an artifact: run by path in the interpreter that is to own it.
 
 Standalone: the standard library and benchmax only. Comes in: a folder with `request.json`. Goes out, in the same
-folder: the artifact's two files, and last `result.json`, either `{"ok": true}` or
-`{"ok": false, "kind": ..., "message": ..., "hint": ..., "detail": ...}` with kind `usage` or `bundle`.
+folder: the artifact's two files, unless the class cannot be packed, and last `result.json`, either
+`{"ok": true, "report": ..., "facts": ...}` with what an examination found, or
+`{"ok": false, "kind": ..., "message": ..., "hint": ..., "detail": ...}` with kind `usage` or `bundle`. Of a benchmax
+that examines nothing the report is `null`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmax.bundle import BundlingError, dump_bundle
+from benchmax import bundle as bundling
+from benchmax.bundle import Bundle, BundlingError, dump_bundle
 from benchmax.envs import Environment
 
 
@@ -145,34 +148,47 @@ def check_arguments(env_class: type, arguments: dict[str, object]) -> None:
         ) from None
 
 
-def pack(folder: Path) -> None:
-    """Do what `request.json` says."""
+def pack(folder: Path) -> dict[str, object]:
+    """Do what `request.json` says, and return the result."""
     request = json.loads((folder / "request.json").read_text("utf-8"))
     here = bool(request["here"])
     module_part, _, class_part = request["target"].rpartition(":")
     module = load_module(module_part, "TARGET", here=here)
     env_class = find_class(module, class_part, module_part)
     local = [module, *(load_module(name, "--local-module", here=here) for name in request["local_modules"])]
-    try:
-        bundle = dump_bundle(
-            env_class,
-            constructor_args=request["arguments"],
-            pip_dependencies=request["requirements"],
-            local_modules=local,
-        )
-    except BundlingError as error:
-        raise PackError("bundle", str(error)) from error
+    bundle, report, facts = examined(env_class, request["arguments"], request["requirements"], local)
     check_arguments(env_class, request["arguments"])
-    (folder / "env-cls.pkl").write_bytes(bundle.pickled)
-    (folder / "env-metadata.json").write_bytes(bundle.metadata.to_json_bytes())
+    if bundle is not None:
+        (folder / "env-cls.pkl").write_bytes(bundle.pickled)
+        (folder / "env-metadata.json").write_bytes(bundle.metadata.to_json_bytes())
+    return {"ok": True, "report": report, "facts": facts}
+
+
+def examined(
+    env_class: type, arguments: dict[str, object], requirements: list[str], local: list[ModuleType]
+) -> tuple[Bundle | None, object, object]:
+    """Pack the class; return the bundle if there is one, the report on it, and the facts that go with it."""
+    if not hasattr(bundling, "examine"):
+        # another release, which the requirements asked for
+        try:
+            bundle = dump_bundle(
+                env_class, constructor_args=arguments, pip_dependencies=requirements, local_modules=local
+            )
+        except BundlingError as error:
+            raise PackError("bundle", str(error)) from error
+        return bundle, None, None
+    report = bundling.examine(env_class, constructor_args=arguments, pip_dependencies=requirements, local_modules=local)
+    if report.bundle is None and not report.by_value:
+        # nothing that could be looked at
+        raise PackError("bundle", " ".join(f"{one.message}." for one in report.findings))
+    return report.bundle, report.as_json(), None if report.bundle is None else report.facts()
 
 
 def main() -> None:
     """Pack, and leave a result whatever happens."""
     folder = Path(sys.argv[1])
     try:
-        pack(folder)
-        result: dict[str, object] = {"ok": True}
+        result = pack(folder)
     except PackError as error:
         cause = error.__cause__
         detail = "".join(traceback.format_exception(cause)) if cause is not None else ""

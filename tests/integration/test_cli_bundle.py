@@ -21,6 +21,8 @@ def benchmax(shared_cache: Path, tmp_path: Path) -> CommandLine:
     return CommandLine(shared_cache, tmp_path)
 
 
+FILES = ["env-cls.pkl", "env-facts.json", "env-metadata.json"]
+
 TARGETS = {
     "tiny.py": (2, "names no class", "file.py:Class or pkg.mod:Class"),
     ":Tiny": (2, "names no class", "file.py:Class or pkg.mod:Class"),
@@ -133,7 +135,7 @@ def test_bundling_again_replaces_the_artifact(benchmax: CommandLine) -> None:
     benchmax.source("tiny.py")
     for size in ("1", "2"):
         benchmax("bundle", "tiny.py:Tiny", "--arg", f"size={size}", "--out", "new", makes="new").good()
-        assert sorted(path.name for path in (benchmax.cwd / "new").iterdir()) == ["env-cls.pkl", "env-metadata.json"]
+        assert sorted(path.name for path in (benchmax.cwd / "new").iterdir()) == FILES
     assert len(json.loads(benchmax("run", "new", "--group-size", "1", "--json").good())["groups"]) == 2
 
 

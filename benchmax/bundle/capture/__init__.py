@@ -7,5 +7,6 @@ declared     which are promised by pip_dependencies
 rounds       capture until nothing local is left
 guards       refuse what is left
 reach, imports   import statements that run later
+parts        what functions and classes take along
 blame        which attribute could not be pickled
 """

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Final
 
-from benchmax.bundle.capture.imports import nested_codes
+from benchmax.bundle.capture.parts import parts_of_class, parts_of_function
 from benchmax.bundle.capture.serializer import serialize
 
 _MAX_TRIES: Final = 400
 """Every try is a pickle; beyond this a shorter path is good enough."""
-
-_OF_EVERY_CLASS: Final = frozenset({"__dict__", "__weakref__", "_abc_impl", "__module__", "__doc__"})
 
 
 def blame(env_class: type, constructor_args: dict[str, object]) -> str:
@@ -56,7 +54,7 @@ class _Trail:
 
     def _used_in(self) -> str:
         for value in reversed(self._passed):
-            if isinstance(value, FunctionType):
+            if type(value) is FunctionType and isinstance(value, FunctionType):
                 return f", used in {value.__code__.co_filename}:{value.__code__.co_firstlineno}"
         return ""
 
@@ -64,9 +62,9 @@ class _Trail:
 def _children(value: object) -> Iterator[tuple[str, object]]:
     kind = type(value)
     if issubclass(kind, type) and isinstance(value, type):
-        yield from _of_class(value)
+        yield from parts_of_class(value)
     elif kind is FunctionType and isinstance(value, FunctionType):
-        yield from _of_function(value)
+        yield from parts_of_function(value)
     elif kind is MethodType and isinstance(value, MethodType):
         yield from ((".__func__", value.__func__), (".__self__", value.__self__))
     elif issubclass(kind, ModuleType) and isinstance(value, ModuleType):
@@ -78,32 +76,9 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
     elif issubclass(kind, (set, frozenset)) and isinstance(value, (set, frozenset)):
         yield from (("{...}", item) for item in value)
     else:
-        attributes = getattr(value, "__dict__", None)
+        try:
+            attributes = getattr(value, "__dict__", None)
+        except Exception:  # noqa: BLE001 - what cannot be pickled may also refuse to be looked at
+            return
         if isinstance(attributes, dict):
             yield from ((f".{name}", item) for name, item in list(attributes.items()))
-
-
-def _of_class(cls: type) -> Iterator[tuple[str, object]]:
-    for name, attribute in list(vars(cls).items()):
-        if isinstance(attribute, (staticmethod, classmethod)):
-            yield f".{name}", attribute.__func__
-        elif isinstance(attribute, property):
-            yield from ((f".{name}", part) for part in (attribute.fget, attribute.fset, attribute.fdel) if part)
-        elif name not in _OF_EVERY_CLASS:
-            yield f".{name}", attribute
-    yield from ((f" → base {base.__qualname__}", base) for base in cls.__bases__)
-
-
-def _of_function(function: FunctionType) -> Iterator[tuple[str, object]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        try:
-            yield f" → closure[{name!r}]", cell.cell_contents
-        except ValueError:
-            # not assigned yet
-            continue
-    for code in nested_codes(function.__code__):
-        for name in code.co_names:
-            if name in function.__globals__:
-                yield f" → globals[{name!r}]", function.__globals__[name]
-    yield from ((f" → default[{index}]", item) for index, item in enumerate(function.__defaults__ or ()))
-    yield from ((f" → default[{name!r}]", item) for name, item in (function.__kwdefaults__ or {}).items())

@@ -47,7 +47,7 @@ def refuse_local_references(
             f" Pass local_modules=[{', '.join(uncaptured)}], or leave auto_local_modules=True, which captures "
             "modules that can be imported here."
         )
-    raise BundlingError(text + _by_name_only([name for name in missing if name in captured], references))
+    raise BundlingError(text + _by_name_only([name for name in missing if name in captured], references)).by("local")
 
 
 def refuse_external_source(
@@ -76,7 +76,7 @@ def refuse_external_source(
     else:
         text += " Passing them in local_modules is not enough; name"
     text += " the distributions that bring them in pip_dependencies."
-    raise BundlingError(text + _by_name_only([name for name in outside if name in captured], references))
+    raise BundlingError(text + _by_name_only([name for name in outside if name in captured], references)).by("external")
 
 
 def warn_of_prompt_references(references: References) -> None:
@@ -107,7 +107,7 @@ def refuse_delayed_imports(delayed: Sequence[DelayedImport]) -> None:
             f"Found: {places}. Captured modules travel by value, not under their import names, so local_modules "
             "does not help: move the import to the top of its module, or name the distribution that brings it in "
             "pip_dependencies."
-        )
+        ).by("delayed")
 
 
 def _described(modules: Sequence[str], references: References) -> str:

@@ -32,7 +32,7 @@ def reachable_imports(env_class: type, is_captured: Callable[[str], bool]) -> It
             continue
         seen.add(id(current))
         if isinstance(current, FunctionType):
-            package = _package_of(current)
+            package = package_of(current)
             for code in nested_codes(current.__code__):
                 yield from delayed_imports(code, package)
             found = _named_by_function(current)
@@ -106,7 +106,8 @@ def _module_of(item: Traveller) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _package_of(function: FunctionType) -> str:
+def package_of(function: FunctionType) -> str:
+    """Return the package of a function's module, to resolve relative imports; empty outside of any."""
     package = function.__globals__.get("__package__")
     if isinstance(package, str) and package:
         return package

@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Final, Protocol, TypeAlias
@@ -129,6 +129,11 @@ def serialize(value: object) -> bytes:
     buffer = io.BytesIO()
     _pickler_class()(buffer).dump(value)
     return buffer.getvalue()
+
+
+def reducers() -> Mapping[type, Callable[..., object]]:
+    """Return how bundles pickle objects of types that have a rule of their own."""
+    return _pickler_class().dispatch_table
 
 
 @functools.cache

@@ -47,6 +47,11 @@ def source_paths(name: str) -> tuple[Path, ...]:
     return tuple(paths)
 
 
+def is_locatable(name: str) -> bool:
+    """Whether a module could be imported here; nothing is executed to find out."""
+    return name in sys.modules or _locate(name) is not None
+
+
 def project_root(path: Path) -> Path | None:
     """Return the nearest directory at or above `path` that holds a `pyproject.toml`."""
     for directory in (path, *path.parents):

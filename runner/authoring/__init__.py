@@ -1,0 +1,1 @@
+"""What helps an author before there is a bundle: new projects."""
