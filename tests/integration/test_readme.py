@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,50 +10,28 @@ import pytest
 from packaging.requirements import Requirement
 
 from runner.errors import RunnerError
+from tests.integration.pages import Block, blocks, run_page
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-def benchmax(*arguments: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("benchmax")), *arguments]
-    environ = {**os.environ, "BENCHMAX_CACHE_DIR": str(cache)}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+BLOCKS = blocks(README, "README.md")
 
 
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_first_environment_runs_as_the_readme_says(shared_cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "capitals.py").write_text(blocks("python")[0])
-    shown = blocks("console")[0]
-    (commands,) = [line for line in shown.splitlines() if line.startswith("$ ")]
-    bundle, run = (command.split()[1:] for command in commands.removeprefix("$ ").split(" && "))
-    bundled = benchmax(*bundle, folder=tmp_path, cache=shared_cache)
-    assert bundled.returncode == 0, bundled.stderr
-    ran = benchmax(*run, folder=tmp_path, cache=shared_cache)
-    assert ran.returncode == 0, ran.stderr
-
-    def columns(text: str) -> list[str]:
-        (header,) = [line for line in text.splitlines() if line.startswith("rollout ")]
-        return header.split()
-
-    def ids(text: str) -> list[str]:
-        return re.findall(r"^\d-\w+-\d", text, flags=re.MULTILINE)
-
-    assert columns(ran.stdout) == columns(shown)
-    assert ids(ran.stdout) == ids(shown)
-    assert re.search(r"^12 ok · 0 failed · 0 missing of 12 rollouts", ran.stdout, flags=re.MULTILINE)
+    # what a real model answers, and how long it takes, is another matter on every machine
+    varies = r"^(\d-\w+-\d |12 ok .* in |ended: |mean rewards: |sandbox: ).*$"
+    first = [f"```{block.language}\n{block.text}```\n" for block in BLOCKS[:2]]
+    page = re.sub(varies, r"\1…", "".join(first), flags=re.MULTILINE)
+    run_page(page, "README.md", tmp_path, shared_cache)
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_every_python_block_compiles(code: str) -> None:
-    compile(code, "README.md", "exec")
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=lambda b: b.place)
+def test_every_python_block_compiles(block: Block) -> None:
+    compile(block.text, block.place, "exec")
 
 
 def test_the_error_table_is_the_error_tree() -> None:
