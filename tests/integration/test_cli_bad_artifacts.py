@@ -159,7 +159,9 @@ def test_inspecting_and_refusing_a_bundle_unpickles_nothing(benchmax: CommandLin
     artifact = benchmax.artifact()
     # protocol 0: call open(marker, "w")
     (artifact / PICKLE).write_bytes(f"cio\nopen\n(V{marker}\nVw\ntR.".encode())
-    assert "not opened" in benchmax("inspect", "artifact").good()
+    inspected = benchmax("inspect", "artifact")
+    assert inspected.code == 1
+    assert "calls io.open while it is loaded" in inspected.out
     benchmax("prepare", "artifact").good()
     assert not marker.exists()
     original = (artifact / METADATA).read_bytes()
