@@ -264,8 +264,8 @@ def test_where_root_may_not_mount_it_goes_on_as_long_as_nothing_is_closed() -> N
     plan = compiled(replace(POLICY, level="landlock", uid=5), bare)
     assert done(plan)[:3] == ["give", "become", "reach"]
     assert "/dev/shm" not in rules(plan)
-    with pytest.raises(SandboxUnavailableError, match="user 5 cannot enter /root, and root may not mount here"):
-        compiled(replace(POLICY, uid=5), bare, closed={"/root": ("/root/python",)})
+    with pytest.raises(SandboxUnavailableError, match="user 5 cannot enter /closed, and root may not mount here"):
+        compiled(replace(POLICY, uid=5), bare, closed={"/closed": ("/closed/python",)})
 
 
 # -- what reports say -----------------------------------------------------------------------------------------

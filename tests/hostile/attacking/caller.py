@@ -122,7 +122,7 @@ def _files(outer: Path) -> None:
         "cache/venvs/other/lib/site-packages/other.py": f'KEY = "{SECRET}"\n',
         "cache/venvs/other/manifest.json": json.dumps({"whole": True, "note": SECRET}),
         "venv/lib/site-packages/package.py": "VALUE = 1\n",
-        "neighbour/work/answer": SECRET,
+        "neighbour/answer": SECRET,
     }
     for name, text in texts.items():
         path = outer / name

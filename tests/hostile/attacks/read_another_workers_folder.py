@@ -6,4 +6,4 @@ from tests.hostile.attacking.target import Target, holds_secret
 
 
 def attack(target: Target) -> bool:
-    return holds_secret((target.neighbour / "work" / "answer").read_text())
+    return holds_secret((target.neighbour / "answer").read_text())
