@@ -260,10 +260,10 @@ SANDBOX_TMP_BYTES: Final = 256 * MIB
 """A sandbox's own /tmp, for programs that do not look at TMPDIR; memory as well."""
 
 BUILT_WHEEL_BYTES: Final = 2048 * MIB
-"""A wheel that was built from source, as it is taken out of the sandbox; large frameworks stay below."""
+"""A wheel that a build leaves; the largest there are, with libraries for accelerators, have less."""
 
 BUILT_FILES: Final = 500_000
-"""Files and folders that a build may leave where its wheel is looked for."""
+"""Files and folders that are looked through for the wheel that a build left."""
 
 MAX_ENDPOINTS: Final = 100
 """Places that a worker may reach in a network of its own; their sockets are handed over in one message."""

@@ -23,15 +23,9 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from runner.limits import MIB
+from runner.limits import BUILT_FILES, BUILT_WHEEL_BYTES, MIB
 from runner.provision.cache import Cache
 from runner.provision.place import MisplacedFileError, open_inside
-
-BUILT_WHEEL_BYTES: Final = 2048 * MIB
-"""A wheel that a build leaves; the largest there are, with libraries for accelerators, have less."""
-
-BUILT_FILES: Final = 500_000
-"""Files and folders that are looked through for the wheel that a build left."""
 
 METADATA_BYTES: Final = 4 * MIB
 
