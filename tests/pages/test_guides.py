@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pages import blocks, commands, matches, run_page
+from tests.pages.running import blocks, commands, matches, run_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

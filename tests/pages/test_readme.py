@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from runner.errors import RunnerError
-from tests.integration.pages import Block, blocks, run_page
+from tests.pages.running import Block, blocks, run_page
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

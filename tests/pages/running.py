@@ -11,7 +11,7 @@ What becomes of a block is decided by its language and the words after it.
 | `diff file=FILE` | applied to the file: what it takes away and keeps must be there exactly once |
 | `json` | read, if it has no file |
 
-`python -m tests.integration.pages PAGE` does a page once with an empty cache and once more with what that left, and
+`python -m tests.pages.running PAGE` does a page once with an empty cache and once more with what that left, and
 shows how long each command took.
 """
 

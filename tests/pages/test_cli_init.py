@@ -22,7 +22,7 @@ from runner.authoring.names import names_for
 from runner.authoring.project import KINDS, TEMPLATES, create_project
 from runner.errors import UsageError
 from tests.integration.command_line import CommandLine
-from tests.integration.pages import run_page
+from tests.pages.running import run_page
 
 ROOT = Path(__file__).parents[2]
 
