@@ -28,7 +28,7 @@ from runner.sandbox.machine import this_machine
 from runner.sandbox.plan import compile_plan
 from runner.sandbox.policy import SandboxPolicy
 
-SUPERVISOR: Final = Path(__file__).parent / "sandbox" / "supervisor.py"
+SUPERVISOR: Final = Path(__file__).parent / "sandbox" / "supervise.py"
 ORPHAN_S: Final = 1.0
 """How long a killed process without a supervisor may take to be collected."""
 

@@ -70,6 +70,9 @@ LAZY_EDGES = frozenset(
         ("benchmax.auth", "benchmax.transport"),
         ("benchmax.envs.base.env", "benchmax.transport"),
         ("benchmax.rewards.judge", "benchmax.transport"),
+        # stands in the way of every start, and networks of their own are not made in all
+        ("runner.sandbox.launcher", "json"),
+        ("runner.sandbox.launcher", "socket"),
         # an environment of another kind needs no loop
         ("benchmax.envs", "benchmax.envs.base"),
         # loads the parser of requirements

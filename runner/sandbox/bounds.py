@@ -6,7 +6,6 @@ Goes out: the names of the limits that were reached.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 
@@ -74,8 +73,10 @@ class Bounds:
                         break
                     for pid in outside:
                         # one that has ended meanwhile, or the group with all of the tree
-                        with contextlib.suppress(OSError):
+                        try:
                             _write(f"{folder}/cgroup.procs", str(pid))
+                        except OSError:
+                            continue
 
     def reached(self) -> list[str]:
         """Return the names of the limits that the tree has met."""

@@ -6,7 +6,6 @@ owner, or changed meanwhile; nothing is followed out of them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
@@ -15,6 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # not for real: the names alone take longer to load than all else here
     from collections.abc import Callable, Iterable, Iterator
+
+if TYPE_CHECKING or __package__:
+    from runner.sandbox.startup import suppress
+else:
+    # in the supervisor, which loads no package
+    from startup import suppress
 
 INTERVAL_S = 0.5
 """Between two looks at the file system; what a fast disk takes in that time is how far the limit can be exceeded."""
@@ -91,9 +96,9 @@ def held_open(processes: Iterable[int], folder: str) -> int:
     device = _device(folder)
     found: dict[int, int] = {}
     for pid in processes:
-        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     status = entry.stat()
                     if status.st_nlink == 0 and status.st_dev == device and stat.S_ISREG(status.st_mode):
                         found[status.st_ino] = max(status.st_blocks * 512, ENTRY_BYTES)
@@ -106,7 +111,7 @@ def remove(folder: str) -> None:
         # what is nested too deep comes up, and is removed from there
         while _empty(top, top, 0):
             pass
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.rmdir(folder)  # noqa: PTH106 - no pathlib in a process that is to start fast
 
 
@@ -114,7 +119,7 @@ def _used_below(handle: int, depth: int = 0) -> int:
     if depth > MAX_DEPTH:
         raise TooDeepError
     total = 0
-    with contextlib.suppress(OSError), os.scandir(handle) as entries:
+    with suppress(OSError), os.scandir(handle) as entries:
         for entry in entries:
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -132,9 +137,9 @@ def _used_below(handle: int, depth: int = 0) -> int:
 def _empty(handle: int, top: int, depth: int) -> bool:
     """Remove what is in a folder; return whether something was moved to the top."""
     moved = False
-    with contextlib.suppress(OSError), os.scandir(handle) as entries:
+    with suppress(OSError), os.scandir(handle) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.name, dir_fd=handle)
                     continue
@@ -161,7 +166,7 @@ def _opened(name: str, parent: int | None, rights: int = 0o500) -> Iterator[int]
         itself = f"/proc/self/fd/{named}"
         mode = os.fstat(named).st_mode
         if mode & rights != rights:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.chmod(itself, stat.S_IMODE(mode) | rights)  # noqa: PTH101 - as above
         handle = os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

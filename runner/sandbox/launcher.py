@@ -12,10 +12,8 @@ from __future__ import annotations
 import binascii
 import ctypes
 import errno
-import json
 import os
 import resource
-import socket
 import stat
 import struct
 import sys
@@ -23,6 +21,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # not for real: the supervisor loads this before every start, and the names alone take longer than all else here
+    import socket
     from collections.abc import Callable
     from typing import Any
 
@@ -120,6 +119,8 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, option
 
 def _network(user_namespace: bool, addresses: list[str], listeners: list[list[Any]], descriptor: int | None) -> None:
     """Enter an empty network, listen in it, and send the listening sockets to whoever is to take the connections."""
+    import socket
+
     if user_namespace:
         _enter_user_namespace(CLONE_NEWNET)
     else:
@@ -152,6 +153,8 @@ def _enter_user_namespace(more: int) -> None:
 
 
 def _add_address(link: socket.socket, address: str) -> None:
+    import socket
+
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     data = socket.inet_pton(family, address)
     # at once, and without asking other machines whether it is theirs: there are none
@@ -171,6 +174,8 @@ def _ask(link: socket.socket, kind: int, body: bytes, name: str) -> None:
 
 
 def _listen(address: str, port: int) -> socket.socket:
+    import socket
+
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.bind((address, port))
@@ -361,6 +366,8 @@ _ACTIONS: dict[str, Callable[..., None]] = {
 
 def main() -> int:
     """Read what to do from a descriptor, do it, and become the command."""
+    import json
+
     with os.fdopen(int(sys.argv[1]), "rb") as source:
         order = json.loads(source.read())
     try:

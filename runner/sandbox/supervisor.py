@@ -1,7 +1,7 @@
 """Owns one process tree and ends all of it: run as a program between the caller and what it wants supervised.
 
-Executed by path with the caller's interpreter, standard library only. It is the subreaper of the tree, so a process
-that detaches itself (double fork, `setsid`) still becomes its child and is still found.
+Executed by `supervise` with the caller's interpreter, standard library only. It is the subreaper of the tree, so a
+process that detaches itself (double fork, `setsid`) still becomes its child and is still found.
 
 Comes in, on the control socket whose descriptor is the only argument: one JSON line with the command, then
 `{"end": GRACE_S}` to end the tree by SIGTERM and, after that many seconds, SIGKILL, and `{"signal": NUMBER}` for the
@@ -16,16 +16,11 @@ groups are removed too.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
-import json
 import math
 import os
 import select
-import signal
-import socket
-import sys
 import time
 from _thread import start_new_thread
 
@@ -34,14 +29,15 @@ if TYPE_CHECKING:
     # not even the name is imported for real: that takes longer than starting the interpreter
     from typing import Any
 
+if TYPE_CHECKING or __package__:
     from runner.sandbox import bounds, disk, launcher
+    from runner.sandbox.startup import read_json, signal, suppress, write_json
 else:
-    # run by path, so its own folder has to be shown to it: last, to shadow nothing, and not as a package, which would
-    # load what nothing here needs
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    # as a program it loads no package, which would load what nothing here needs
     import bounds
     import disk
     import launcher
+    from startup import read_json, signal, suppress, write_json
 
 PR_SET_CHILD_SUBREAPER = 36
 REFUSED = b"\0"
@@ -52,9 +48,13 @@ SWEEP_S = 0.005
 
 
 class Supervisor:
-    """One process tree, from its start to the last of its members."""
+    """One process tree, from its start to the last of its members.
 
-    def __init__(self, control: socket.socket) -> None:
+    Args:
+        control: Descriptor of the control socket.
+    """
+
+    def __init__(self, control: int) -> None:
         self.control = control
         self.child = 0
         self.report = -1
@@ -69,15 +69,17 @@ class Supervisor:
 
     def tell(self, **message: object) -> None:
         """Send one JSON line; a caller that is gone does not mind."""
-        with contextlib.suppress(OSError):
-            self.control.sendall(json.dumps(message).encode() + b"\n")
+        with suppress(OSError):
+            line = write_json(message).encode() + b"\n"
+            while line:
+                line = line[os.write(self.control, line) :]
 
     def run(self) -> int:
         """Start what the first line asks for, watch it, and return when nothing of it is left."""
         line = self._first_line()
         if line is None:
             return 1
-        config = json.loads(line)
+        config = read_json(line.decode())
         caller = self._caller(config["caller"])
         if caller is None:
             return 1
@@ -125,7 +127,7 @@ class Supervisor:
 
     def _first_line(self) -> bytes | None:
         while b"\n" not in self.pending:
-            data = self.control.recv(65536)
+            data = os.read(self.control, 65536)
             if not data:
                 return None
             self.pending += data
@@ -179,7 +181,7 @@ class Supervisor:
         failure = said.removeprefix(REFUSED).decode("utf-8", "replace")
         # what the child was given belongs to it alone; a copy here would keep its channels open after its death
         for source in set(config["fds"].values()):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.close(source)
         if failure:
             os.waitpid(self.child, 0)
@@ -197,7 +199,7 @@ class Supervisor:
         self.report = _parked(self.report, floor)
         kept = {0, 1, 2, self.report, *parked.values()}
         for descriptor in _open_descriptors() - kept:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.close(descriptor)
         for target, source in parked.items():
             os.dup2(source, target, inheritable=True)
@@ -214,7 +216,7 @@ class Supervisor:
     def _watch(self, caller: int, wake: int) -> None:
         """Return when the child has ended, its grace is over, or the caller is gone."""
         poller = select.poll()
-        for descriptor in (self.control.fileno(), caller, wake):
+        for descriptor in (self.control, caller, wake):
             poller.register(descriptor, select.POLLIN)
         deadline: float | None = None
         self._reap()
@@ -222,10 +224,10 @@ class Supervisor:
             # before the first wait too: an end that was asked for at once came along with the command
             while b"\n" in self.pending:
                 line, self.pending = self.pending.split(b"\n", 1)
-                message = json.loads(line)
+                message = read_json(line.decode())
                 if "signal" in message:
                     # not reaped yet, so that its number is still its own
-                    with contextlib.suppress(PermissionError):
+                    with suppress(PermissionError):
                         os.kill(self._command() or self.child, message["signal"])
                     continue
                 grace = float(message["end"])
@@ -241,12 +243,12 @@ class Supervisor:
             left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
             ready = {descriptor for descriptor, _ in poller.poll(left)}
             if wake in ready:
-                with contextlib.suppress(BlockingIOError):
+                with suppress(BlockingIOError):
                     os.read(wake, 4096)
             self._reap()
             if caller in ready or (self.disk is not None and self.disk.exceeded):
                 return
-            if self.control.fileno() in ready:
+            if self.control in ready:
                 data = self._read_control()
                 if not data:
                     return
@@ -254,7 +256,7 @@ class Supervisor:
 
     def _read_control(self) -> bytes:
         try:
-            return self.control.recv(65536)
+            return os.read(self.control, 65536)
         except OSError:
             return b""
 
@@ -263,7 +265,7 @@ class Supervisor:
             return
         # what relays would end at once, and take the command with it before it can do anything about it
         leader = self._leader() if number != signal.SIGKILL else 0
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader or self.child, number)
 
     def _leader(self) -> int:
@@ -319,7 +321,7 @@ class Supervisor:
         deadline = time.monotonic() + give_up_s
         while self._reap() and time.monotonic() < deadline:
             for pid in descendants(os.getpid()):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                     self.killed.add(pid)
             if self._reap():
@@ -367,8 +369,3 @@ def _parked(descriptor: int, floor: int) -> int:
 
 def _open_descriptors() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - names are all that is wanted
-
-
-if __name__ == "__main__":
-    # nothing is left to flush, and the caller waits for this process to be gone
-    os._exit(Supervisor(socket.socket(fileno=int(sys.argv[1]))).run())

@@ -381,7 +381,7 @@ async def test_starting_and_ending_fifty_times_leaves_no_descriptor_and_no_proce
             before = open_descriptors()
     assert open_descriptors() == before
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert not [pid for pid in children if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert not [pid for pid in children if b"supervise.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 async def test_failing_to_start_fifty_times_leaves_no_descriptor() -> None:
@@ -403,4 +403,4 @@ async def test_nothing_secret_is_on_the_command_line_of_the_supervisor(output: O
         folder = Path(f"/proc/{process._supervisor.pid}")
         assert b"very-secret" not in (folder / "cmdline").read_bytes()
         assert b"very-secret" not in (folder / "environ").read_bytes()
-        assert re.search(rb"supervisor\.py\0\d+\0$", (folder / "cmdline").read_bytes())
+        assert re.search(rb"supervise\.py\0\d+\0$", (folder / "cmdline").read_bytes())
