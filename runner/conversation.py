@@ -339,7 +339,6 @@ class Conversation:
         call.start_timer(self._grace)
 
     def _stopped(self, call: Call[Any]) -> None:
-        call.stop_timer()
         self._stopping.discard(call.number)
         if not self._stopping:
             self._settled.set()
@@ -353,7 +352,8 @@ class Conversation:
         call.ended(message)
         self._on_ended(tuple(message.rollouts))
         if call.all_ended and call.expired not in (GROUP_TIMEOUT, CANCELLED) and not call.single and not call.over:
-            self._stopped(call)
+            if call.number in self._stopping:
+                self._stopped(call)
             call.expired = None
             call.start_timer(self._scoring_time)
 
@@ -399,7 +399,9 @@ class Conversation:
         return call
 
     def _forget(self, call: Call[Any]) -> None:
-        self._stopped(call)
+        call.stop_timer()
+        if call.number in self._stopping:
+            self._stopped(call)
         del self._calls[call.number]
         self._rollouts_in_flight -= call.rollouts
         self._holding.give(call.held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmax.envs.shared_types import RolloutRequest
@@ -49,15 +49,21 @@ class ExampleHandle:
         return f"ExampleHandle(dataset={self.dataset}, position={self.position})"
 
 
-def check_example(request: RolloutRequest[Any], owner: object) -> None:
-    """Check that a request's example is of a dataset of this environment.
+def check_examples(requests: Iterable[RolloutRequest[Any]], owner: object) -> None:
+    """Check that the examples of requests are of datasets of this environment.
 
     Raises:
-        ValueError: it is not.
+        ValueError: one is not.
     """
-    payload = getattr(request.example, "payload", None)
-    if type(payload) is not ExampleHandle or not payload.belongs_to(owner):
-        raise ValueError(
-            f"the example of rollout {request.rollout_id!r} is not from this environment's dataset; "
-            "use examples of a dataset that its own create_dataset returned"
-        )
+    checked: object = None
+    for request in requests:
+        # siblings share one example, mostly one object
+        if request.example is checked:
+            continue
+        checked = request.example
+        payload = getattr(checked, "payload", None)
+        if type(payload) is not ExampleHandle or not payload.belongs_to(owner):
+            raise ValueError(
+                f"the example of rollout {request.rollout_id!r} is not from this environment's dataset; "
+                "use examples of a dataset that its own create_dataset returned"
+            )

@@ -27,7 +27,7 @@ from runner.artifact import Artifact
 from runner.broker import AuditCount, AuditEntry, AuthValue, Broker
 from runner.egress import Count, Traffic, relays
 from runner.errors import RunnerError, UsageError, WorkerLostError
-from runner.handle import DatasetToken, ExampleHandle, check_example
+from runner.handle import DatasetToken, ExampleHandle, check_examples
 from runner.launch import Launch, what_it_reads
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
@@ -102,6 +102,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._venv: Venv | None = None
         self._compilation: Compilation | None = None
+        self._ready = False
         self._closed = False
         self._began = time.monotonic()
 
@@ -137,6 +138,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         if self._starting.cancelled():
             raise WorkerLostError("the environment was closed while it started.")
         self._starting.result()
+        self._ready = True
 
     async def _start(self) -> None:
         metadata = self._artifact.bundle.metadata
@@ -383,12 +385,15 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     async def _run(
         self, requests: Sequence[RolloutRequest[Any]], *, single: bool
     ) -> tuple[RolloutAttempt | None, Mapping[str, RolloutOutcome]]:
+        check_examples(requests, self)
         for request in requests:
-            check_example(request, self)
             self._reach.check(request.base_url)
         # captured before the first wait: the caller's bindings are those of now
         scope = self._broker.scope(requests)
-        await self.start()
+        if self._ready:
+            self._check_usable()
+        else:
+            await self.start()
         # records are made only if somebody wants them
         on_record = None if self._on_event is None else self._on_record
         return await self._running().run(requests, scope, single=single, on_record=on_record)

@@ -218,7 +218,8 @@ class Pool:
             WorkerLostError: no worker could be started any more, or the environment was closed meanwhile.
         """
         slot = self._least_loaded()
-        numbers = {request.example.payload.dataset for request in requests}
+        # siblings share one handle, mostly
+        numbers = {handle.dataset for handle in {request.example.payload for request in requests}}
         child = slot.child
         if child is None or self._closed or not slot.ready(numbers):
             async with slot.held(len(requests)):
@@ -257,7 +258,10 @@ class Pool:
         single: bool,
     ) -> RolloutCall:
         handles = [request.example.payload for request in requests]
-        positions = [Position(slot.datasets[handle.dataset], handle.position) for handle in handles]
+        position = {
+            handle: Position(slot.datasets[handle.dataset], handle.position) for handle in dict.fromkeys(handles)
+        }
+        positions = [position[handle] for handle in handles]
         return child.conversation.begin(requests, positions, scope, single=single)
 
     def _lost(
@@ -334,6 +338,8 @@ class Pool:
     # -- workers ------------------------------------------------------------------------------------------
 
     def _least_loaded(self) -> Slot:
+        if len(self._slots) == 1:
+            return self._slots[0]
         return min(self._slots, key=lambda slot: (slot.doubtful, slot.load))
 
     async def _child(self, slot: Slot) -> Child:

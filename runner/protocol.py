@@ -65,6 +65,9 @@ CANCELLED: Final = "cancelled"
 to be killed for another call; the caller closed the environment."""
 
 HEADER: Final = struct.Struct(">I")
+SMALL_BYTES: Final = 1_500
+"""A group's message below this breaks no bound: all its texts and lists are shorter than the shortest of those."""
+
 MAX_REFUSAL_CHARS: Final = 500
 """What is said of a message that is refused."""
 
@@ -350,7 +353,7 @@ def encode(message: AnyMessage) -> bytes:
     """
     try:
         body = _encoder.encode(message)
-        if len(body) <= MAX_FRAME_BYTES:
+        if (type(message) is not RunGroup or len(body) > SMALL_BYTES) and len(body) <= MAX_FRAME_BYTES:
             _any_decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError, OverflowError, UnicodeError, TypeError) as error:
         text = bounded(f"{error}", MAX_REFUSAL_CHARS)

@@ -174,7 +174,7 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
         if self.single or self._outcomes or len(message.outcomes) != len(self.requests):
             raise FrameError(f"unexpected end of {self.what} with {len(message.outcomes)} outcomes")
         told = len(self._seconds)
-        make = RolloutOutcome if self._are_clean(message.outcomes) else self._clean_outcome
+        make = _unchecked_outcome if self._are_plain(message.outcomes) else self._clean_outcome
         for rollout_id, plain in zip(self.requests, message.outcomes, strict=True):
             if plain.seconds is not None:
                 self._end(rollout_id, plain.seconds)
@@ -299,12 +299,13 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
         """End with the outcomes that came, in whatever order."""
         self.settle({rollout_id: self._outcomes[rollout_id] for rollout_id in self.requests})
 
-    def _are_clean(self, outcomes: Iterable[PlainOutcome]) -> bool:
+    def _are_plain(self, outcomes: Iterable[PlainOutcome]) -> bool:
+        """Whether there is nothing to refuse or to clean in outcomes; their types and numbers were checked before."""
         # siblings have the same few reasons and names of rewards, so that few texts have to be looked at
+        texts = {text for plain in outcomes for text in (plain.termination_reason, *plain.rewards)}
         clean = self._redactor.clean
-        return not self._redactor.knows_any or all(
-            clean(text) == text
-            for text in {text for plain in outcomes for text in (plain.termination_reason, *plain.rewards)}
+        return all(map(str.strip, texts)) and (
+            not self._redactor.knows_any or all(clean(text) == text for text in texts)
         )
 
     def _clean_outcome(self, rewards: Mapping[str, float], reason: str, error: str | None = None) -> RolloutOutcome:
@@ -320,6 +321,22 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
     def _known(self, rollout_id: str) -> None:
         if rollout_id not in self.requests:
             raise FrameError(f"rollout {rollout_id!r} does not belong to {self.what}")
+
+
+_new_outcome = object.__new__
+# past a frozen class's own __setattr__
+_set_rewards, _set_reason, _set_error = (
+    vars(RolloutOutcome)[name].__set__ for name in ("rewards", "termination_reason", "error")
+)
+
+
+def _unchecked_outcome(rewards: Mapping[str, float], reason: str) -> RolloutOutcome:
+    """Make an outcome of values that are known to be good: checking each once more takes most of making it."""
+    outcome = _new_outcome(RolloutOutcome)
+    _set_rewards(outcome, rewards)
+    _set_reason(outcome, reason)
+    _set_error(outcome, None)
+    return outcome
 
 
 def _size(message: Transcript | Snapshot) -> int:

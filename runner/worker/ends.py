@@ -11,7 +11,7 @@ from benchmax.envs.environment import Environment
 from ..protocol import RolloutsEnded
 from .calls import CallState
 
-WAIT_S: Final = 0.002
+WAIT_S: Final = 0.01
 """How long the news may wait: what its group settles meanwhile makes it unnecessary."""
 
 
