@@ -46,6 +46,7 @@ from runner.protocol import (
 from runner.record import LogLine
 from runner.redaction import Redactor
 from runner.rollout_call import RolloutCall
+from runner.spinning import Spin
 from runner.text import printable
 
 T = TypeVar("T")
@@ -106,6 +107,7 @@ class Conversation:
             self._scoring_time,
             self._grace,
         )
+        self._spin = Spin()
         self._holding = Holding(limits.in_flight_bytes)
         self._outside_cost = 0
         self._stopping: set[int] = set()
@@ -280,6 +282,10 @@ class Conversation:
         self._calls[call.number] = call
         self._scopes[call.number] = call.scope
         self._rollouts_in_flight += call.rollouts
+        if len(self._calls) == 1:
+            self._spin.begin()
+        else:
+            self._spin.end()
 
     async def _result(self, call: Call[T]) -> T:
         try:
@@ -403,6 +409,7 @@ class Conversation:
         if call.number in self._stopping:
             self._stopped(call)
         del self._calls[call.number]
+        self._spin.end()
         self._rollouts_in_flight -= call.rollouts
         self._holding.give(call.held)
         self._scopes.pop(call.number, None)

@@ -18,6 +18,7 @@ MODULES: Final = (
     "protocol.py",
     "frames.py",
     "channel.py",
+    "spinning.py",
     "transcript.py",
 )
 BOOT: Final = Path("worker") / "boot.py"

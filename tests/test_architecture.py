@@ -19,7 +19,7 @@ TEMPLATES = ROOT / "runner" / "authoring" / "templates"
 TIERS: tuple[tuple[str, ...], ...] = (
     ("errors", "limits", "text"),
     ("fields", "protocol", "frames"),
-    ("channel", "redaction", "transcript"),
+    ("channel", "redaction", "spinning", "transcript"),
     ("sandbox",),
     ("environ", "process", "egress"),
     ("artifact", "shipment", "inspecting"),
@@ -50,7 +50,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
 """Top-level names of `runner`, from the bottom up: each may import its own tier and those above it in this table."""
 TIER_OF = {name: height for height, tier in enumerate(TIERS) for name in tier}
 
-SHIPPED = frozenset({"errors", "limits", "text", "fields", "protocol", "frames", "channel", "transcript"})
+SHIPPED = frozenset({"errors", "limits", "text", "fields", "protocol", "frames", "channel", "spinning", "transcript"})
 """What of `runner` the worker has, beside itself."""
 
 LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})

@@ -53,6 +53,7 @@ from ..protocol import (
     Transcript,
     to_worker_decoder,
 )
+from ..spinning import Spin
 from .calls import CURRENT_CALL, CallState, Deadline
 from .dataset import listed
 from .description import ready_message
@@ -99,6 +100,7 @@ class Server:
         self._channel: Channel[ToWorker]
         self._env: Environment[Any, Any]
         self._over: asyncio.Future[None] = self._loop.create_future()
+        self._spin = Spin()
 
     async def run(self) -> None:
         """Serve until `close`."""
@@ -225,6 +227,7 @@ class Server:
     def _begin(
         self, call: int, bindings: list[str], work: Coroutine[Any, Any, Answer], rollouts: list[str] | None = None
     ) -> None:
+        self._spin.end()
         state = CallState(call, frozenset(rollouts or ()), pending=set(rollouts or ()))
         self._calls[call] = state
         if self._watchdog.resting:
@@ -260,6 +263,7 @@ class Server:
         if not self._calls:
             # nothing else is about to be sent
             self._channel.flush()
+            self._spin.begin()
         if state.rollouts and not self._told_loaded:
             # when the answer has left; by now most of what is loaded late is loaded, too
             self._loop.call_soon(self._tell_loaded, 1)
