@@ -34,10 +34,15 @@ def closed_folders(paths: Iterable[str], uid: int) -> dict[str, tuple[str, ...]]
 
 
 def without_inner(paths: Iterable[str]) -> tuple[str, ...]:
-    """Leave out paths that are below another one of them."""
+    """Leave out paths that are below another one of them.
+
+    Args:
+        paths: Absolute, without a slash at their end.
+    """
     kept: list[str] = []
-    for path in sorted(set(paths), key=lambda path: len(Path(path).parts)):
-        if not any(Path(path).is_relative_to(outer) for outer in kept):
+    # as text: a path object takes a hundred times as long, at every start of a worker
+    for path in sorted(set(paths), key=len):
+        if not any(path.startswith(f"{outer.rstrip('/')}/") for outer in kept):
             kept.append(path)
     return tuple(sorted(kept))
 
