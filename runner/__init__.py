@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         WorkerLostError,
         WorkerStartError,
     )
+    from runner.gateway.exchange import Answer, CallTrace, Exchange, ModelCall, Upstream, UpstreamError, Usage
+    from runner.gateway.findings import Finding
     from runner.isolated import IsolatedEnvironment
     from runner.isolating import isolate
     from runner.limits import Limits
@@ -83,6 +85,8 @@ _HOMES = {
         "WorkerLostError",
         "WorkerStartError",
     ),
+    "runner.gateway.exchange": ("Answer", "CallTrace", "Exchange", "ModelCall", "Upstream", "UpstreamError", "Usage"),
+    "runner.gateway.findings": ("Finding",),
     "runner.isolated": ("IsolatedEnvironment",),
     "runner.isolating": ("isolate",),
     "runner.limits": ("Limits",),
@@ -102,6 +106,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Answer",
     "Artifact",
     "ArtifactError",
     "AuditCount",
@@ -109,10 +114,13 @@ __all__ = [
     "Binding",
     "BuildError",
     "CacheError",
+    "CallTrace",
     "CredentialSourceError",
     "DatasetError",
     "EndpointError",
+    "Exchange",
     "ExtraIndex",
+    "Finding",
     "FrameError",
     "HeaderLimitError",
     "HeadersRefusedError",
@@ -123,6 +131,7 @@ __all__ = [
     "IsolatedEnvironment",
     "Limits",
     "LogLine",
+    "ModelCall",
     "OutputEvent",
     "PhaseEvent",
     "ProvisionError",
@@ -137,6 +146,9 @@ __all__ = [
     "SandboxUnavailableError",
     "StallEvent",
     "UnreachableEvent",
+    "Upstream",
+    "UpstreamError",
+    "Usage",
     "UsageError",
     "WorkerEnd",
     "WorkerError",

@@ -143,14 +143,16 @@ class Conversation:
     def open_scope(self, scope: CallScope) -> None:
         """Let the construction of the environment ask for headers."""
         self._scopes[START_CALL] = scope
+        scope.enter()
 
     def close_scope(self) -> None:
         """End what `open_scope` began."""
-        self._scopes.pop(START_CALL, None)
+        self._close_scope(START_CALL)
 
     def closing(self) -> None:
         """The caller closes the environment: what is still in flight ends as cancelled, however it ends."""
-        self._scopes.clear()
+        for number in [*self._scopes]:
+            self._close_scope(number)
         for call in self._calls.values():
             if isinstance(call, RolloutCall):
                 call.stop_timer()
@@ -281,6 +283,7 @@ class Conversation:
         self._transmit(message)
         self._calls[call.number] = call
         self._scopes[call.number] = call.scope
+        call.scope.enter()
         self._rollouts_in_flight += call.rollouts
         if len(self._calls) == 1:
             self._spin.begin()
@@ -338,7 +341,7 @@ class Conversation:
             # siblings that have run are still scored, and a judge needs headers for that
             call.scope.end(*call.late())
         else:
-            self._scopes.pop(call.number, None)
+            self._close_scope(call.number)
         self._transmit(message)
         self._stopping.add(call.number)
         self._settled.clear()
@@ -412,4 +415,9 @@ class Conversation:
         self._spin.end()
         self._rollouts_in_flight -= call.rollouts
         self._holding.give(call.held)
-        self._scopes.pop(call.number, None)
+        self._close_scope(call.number)
+
+    def _close_scope(self, number: int) -> None:
+        scope = self._scopes.pop(number, None)
+        if scope is not None:
+            scope.leave()

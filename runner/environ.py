@@ -10,6 +10,9 @@ from typing import Final
 
 PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+TRUST_FILES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Those of them that name one file."""
+
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 HASH_SEED: Final = "0"
 """Fixed and reported, so that set and dict order that depends on it repeats."""
@@ -29,24 +32,51 @@ def network_environment(environ: Mapping[str, str] | None = None) -> dict[str, s
     return result
 
 
-def worker_environment(folder: Path, python: Path, *, proxies: bool = True) -> dict[str, str]:
+def worker_environment(
+    folder: Path,
+    python: Path,
+    *,
+    proxies: bool = True,
+    direct: str | None = None,
+    trusted: Path | None = None,
+    hash_seed: str = HASH_SEED,
+) -> dict[str, str]:
     """Build the whole environment of a worker.
 
     Args:
         folder: Its private folder, with `home` and `tmp` in it.
         python: Its interpreter; programs of the same venv are found first.
         proxies: Whether the proxies of this machine can be reached.
+        direct: A host that no proxy stands before.
+        trusted: A file with everything that it is to trust; `None` leaves that to the caller's own variables.
+        hash_seed: What hashes of texts, and so the order of sets, depend on.
     """
     network = network_environment()
+    if trusted is not None:
+        # all that there is in a folder, too
+        network.pop("SSL_CERT_DIR", None)
+        network |= dict.fromkeys(TRUST_FILES, str(trusted))
+    if direct is not None:
+        network |= _past_proxies(network, direct)
     return {
         **{name: value for name, value in network.items() if proxies or name in CERTIFICATES},
         "PATH": f"{python.parent}:{SYSTEM_PATH}",
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
         "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": HASH_SEED,
+        "PYTHONHASHSEED": hash_seed,
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def _past_proxies(network: Mapping[str, str], host: str) -> dict[str, str]:
+    """Both spellings of the list of hosts that need no proxy, with one host more; none where there is no proxy."""
+    if not any(name.lower() in PROXIES and name.lower() != "no_proxy" for name in network):
+        return {}
+    # programs read one of the two, and not all the same
+    listed = {name: network.get(name, "") for name in ("no_proxy", "NO_PROXY")}
+    known = listed["no_proxy"] or listed["NO_PROXY"]
+    return {name: ",".join(part for part in (value or known, host) if part) for name, value in listed.items()}
 
 
 def _without_userinfo(url: str) -> str:

@@ -10,10 +10,10 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from benchmax.envs.dataset import Dataset, validate_max_examples
-from benchmax.envs.environment import Environment, freeze_requests
+from benchmax.envs.environment import freeze_requests
 from benchmax.envs.shared_types import (
     DatasetSplit,
     Example,
@@ -21,21 +21,23 @@ from benchmax.envs.shared_types import (
     RolloutAttempt,
     RolloutOutcome,
     RolloutRequest,
-    ValidationDiagnostic,
 )
+from runner.account import Account
 from runner.artifact import Artifact
-from runner.broker import AuditCount, AuditEntry, AuthValue, Broker
-from runner.egress import Count, Traffic, relays
+from runner.broker import AuthValue, Broker
+from runner.egress import Traffic, relays
+from runner.environ import HASH_SEED
 from runner.errors import RunnerError, UsageError, WorkerLostError
+from runner.gateway.exchange import Exchange
+from runner.gateway.intermediary import Intermediary
 from runner.handle import DatasetToken, ExampleHandle, check_examples
 from runner.launch import Launch, what_it_reads
 from runner.limits import Limits
 from runner.pool import Listeners, Pool
-from runner.protocol import Ready
 from runner.provision import ProvisionOptions, Venv, provision
 from runner.provision.cache import Cache
 from runner.provision.compilation import Compilation
-from runner.reach import Reach
+from runner.reach import GATEWAY, Reach
 from runner.record import (
     Event,
     OnEvent,
@@ -48,14 +50,13 @@ from runner.record import (
 )
 from runner.redaction import Redactor
 from runner.sandbox.data import can_overlay
-from runner.sandbox.endpoints import Endpoint
 from runner.sandbox.machine import this_machine
-from runner.sandbox.policy import SandboxPolicy
+from runner.sandbox.policy import Credentials, SandboxPolicy
 from runner.shipment import ship
 from runner.variables import SecretVariables
 
 
-class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
+class IsolatedEnvironment(Account):
     """An environment that runs in worker processes. Made by `isolate`.
 
     Use it as an async context manager, or call `start` and `aclose`. It belongs to the event loop that started it.
@@ -69,6 +70,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         policy: SandboxPolicy,
         reach: Reach,
         secrets: SecretVariables,
+        credentials: Credentials,
+        exchange: Exchange | None,
         workers: int,
         data: Path | None,
         limits: Limits,
@@ -76,6 +79,7 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         cache: Cache,
         provisioning: ProvisionOptions,
         on_event: OnEvent | None,
+        hash_seed: str = HASH_SEED,
     ) -> None:
         self._artifact = artifact
         self._redactor = Redactor()
@@ -89,7 +93,19 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             lambda endpoint, reason: self._emit(UnreachableEvent(endpoint=str(endpoint), reason=reason))
         )
         self._limits = limits
+        self._gateway: Intermediary | None = None
+        if credentials == "gateway":
+            self._gateway = Intermediary(
+                self._broker,
+                self._redactor,
+                limits,
+                self._traffic,
+                place=GATEWAY if policy.network == "model-only" else None,
+                intercepted=reach.intercepted,
+                exchange=exchange,
+            )
         self._python = python
+        self._hash_seed = hash_seed
         self._cache = cache
         self._provisioning = provisioning
         self._on_event = on_event
@@ -155,18 +171,24 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             found = await asyncio.to_thread(_resolved, self._data)
             if await asyncio.to_thread(can_overlay, found, this_machine()):
                 self._overlaid = found
+        gateway = self._gateway
+        if gateway is not None:
+            await gateway.start()
         launch = Launch(
             python=self._venv.python,
             prefix=self._venv.base_prefix,
             boot=await asyncio.to_thread(ship, self._cache.root / "worker"),
-            readable=what_it_reads(self._venv, self._policy),
+            readable=what_it_reads(self._venv, self._policy, certificates=gateway is None or gateway.trusted is None),
             pickled=self._artifact.bundle.pickled,
             metadata=metadata,
             policy=self._policy,
             limits=self._limits,
             data=self._overlaid,
             secrets=self._secrets,
-            routes=relays(self._policy.endpoints, self._traffic),
+            routes={**relays(self._policy.endpoints, self._traffic), **({} if gateway is None else gateway.routes)},
+            trusted=None if gateway is None else gateway.trusted,
+            direct=None if gateway is None else gateway.direct,
+            hash_seed=self._hash_seed,
         )
         self._phase("start", f"starting {self._workers} worker{'s' if self._workers > 1 else ''}")
         listeners = Listeners(
@@ -179,6 +201,12 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         self._pool = Pool(launch, self._workers, self._broker, self._redactor, listeners)
         await self._pool.start()
         self._compilation.add_folder(launch.boot.parents[1])
+        if gateway is not None and self.requires_public_model_endpoint:
+            raise UsageError(
+                f"{self.environment_name} needs a model endpoint that can be reached from elsewhere, "
+                "and the gateway can be reached by its workers alone.",
+                hint="Use credentials='headers' (command line: --credentials headers).",
+            )
         self._phase("ready", f"{self.environment_name} is constructed")
 
     async def aclose(self) -> None:
@@ -215,6 +243,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             if self._pool is not None:
                 await self._pool.close()
         finally:
+            if self._gateway is not None:
+                await self._gateway.aclose()
             if self._compilation is not None:
                 await self._compilation.finish()
             self._release()
@@ -222,105 +252,6 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
     def _release(self) -> None:
         if self._venv is not None and self._venv.lease is not None:
             self._venv.lease.release()
-
-    # -- what the environment says about itself -----------------------------------------------------------
-
-    @property
-    def scorable_termination_reasons(self) -> frozenset[str]:  # type: ignore[override]  # a class attribute there
-        """Reasons whose rollouts the environment scores.
-
-        Raises:
-            RunnerError: the environment has not been started.
-        """
-        return frozenset(self._said().scorable_termination_reasons)
-
-    @property
-    def requires_public_model_endpoint(self) -> bool:
-        """Whether the model endpoint has to be reachable from elsewhere.
-
-        Raises:
-            RunnerError: the environment has not been started.
-        """
-        return self._said().requires_public_model_endpoint
-
-    def validation_diagnostics(self) -> Sequence[ValidationDiagnostic]:
-        """What the environment finds about its own configuration.
-
-        Raises:
-            RunnerError: the environment has not been started.
-        """
-        clean = self._redactor.clean
-        return tuple(
-            ValidationDiagnostic(
-                finding.severity,
-                clean(finding.code),
-                clean(finding.message),
-                None if finding.location is None else clean(finding.location),
-            )
-            for finding in self._said().diagnostics
-        )
-
-    @property
-    def environment_name(self) -> str:
-        """Qualified name of the environment's class."""
-        return self._said().environment
-
-    @property
-    def digest(self) -> str:
-        """Digest of the bundle that runs."""
-        return self._artifact.digest
-
-    @property
-    def venv(self) -> Venv:
-        """The venv it runs in.
-
-        Raises:
-            RunnerError: the environment has not been started.
-        """
-        if self._venv is None:
-            raise _not_started()
-        return self._venv
-
-    @property
-    def policy(self) -> SandboxPolicy:
-        """How its workers are confined."""
-        return self._policy
-
-    @property
-    def data(self) -> Literal["real folder", "overlay", "copy"]:
-        """What workers have of the folder that was named beforehand, or of any other one."""
-        if self._policy.level == "off":
-            return "real folder"
-        return "copy" if self._overlaid is None else "overlay"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Names of the secret variables that its workers have."""
-        return tuple(self._secrets)
-
-    @property
-    def connections(self) -> Mapping[Endpoint, Count]:
-        """What became of the workers' connections, in a network of their own, by endpoint."""
-        return {endpoint: self._traffic.counts.get(endpoint, Count()) for endpoint in self._policy.endpoints}
-
-    @property
-    def audit(self) -> tuple[AuditEntry, ...]:
-        """Header requests that were answered or refused, in order; of each verdict the newest."""
-        return self._broker.audit
-
-    @property
-    def audit_counts(self) -> tuple[AuditCount, ...]:
-        """How often which place was asked for and with what verdict, of all header requests there ever were."""
-        return self._broker.audit_counts
-
-    @property
-    def deaths(self) -> tuple[str, ...]:
-        """How workers ended that were not asked to, in order."""
-        return () if self._pool is None else tuple(self._pool.deaths)
-
-    def output(self) -> dict[str, str]:
-        """Return what the workers wrote to their standard streams outside of rollouts, bounded; dead ones first."""
-        return {"stdout": "", "stderr": ""} if self._pool is None else self._pool.output()
 
     # -- work ---------------------------------------------------------------------------------------------
 
@@ -339,6 +270,8 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
         scope = self._broker.scope()
         base_dir = await asyncio.to_thread(_resolved, base_dir)
         pool = self._running()
+        if self._gateway is not None:
+            scope = self._gateway.scope(scope, f"create_dataset({split!r})")
         number, ids = await pool.create_dataset(split, base_dir, max_examples, scope)
         token = DatasetToken(self, number, pool.forget_soon)
         return Dataset([Example(example_id, ExampleHandle(token, i)) for i, example_id in enumerate(ids)])
@@ -396,7 +329,11 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             await self.start()
         # records are made only if somebody wants them
         on_record = None if self._on_event is None else self._on_record
-        return await self._running().run(requests, scope, single=single, on_record=on_record)
+        pool = self._running()
+        if self._gateway is None:
+            return await pool.run(requests, scope, single=single, on_record=on_record)
+        async with self._gateway.rollouts(scope, on_record) as (lent, keep):
+            return await pool.run([*lent.requests.values()], lent, single=single, on_record=keep)
 
     def _on_record(self, record: RolloutRecord) -> None:
         self._emit(RecordEvent(record=record))
@@ -408,17 +345,6 @@ class IsolatedEnvironment(Environment[ExampleHandle, RolloutAttempt]):
             raise RunnerError("the environment is closed.", hint="Make a new one with isolate().")
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise _other_loop()
-
-    def _running(self) -> Pool:
-        if self._pool is None:
-            raise _not_started()
-        return self._pool
-
-    def _said(self) -> Ready:
-        ready = self._running().ready
-        if ready is None:
-            raise _not_started()
-        return ready
 
     def _phase(self, phase: str, message: str) -> None:
         self._emit(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - self._began))
@@ -438,7 +364,3 @@ def _resolved(path: Path) -> Path:
 
 def _other_loop() -> RunnerError:
     return RunnerError("the environment belongs to another event loop.", hint="Use and close it where it was started.")
-
-
-def _not_started() -> RunnerError:
-    return RunnerError("the environment has not been started.", hint="Use `async with isolate(...) as env:`.")

@@ -13,7 +13,9 @@ from pathlib import Path
 from benchmax.bundle import Bundle
 from runner.artifact import Artifact
 from runner.broker import AuthValue
+from runner.environ import HASH_SEED
 from runner.errors import UsageError
+from runner.gateway.exchange import Exchange
 from runner.isolated import IsolatedEnvironment
 from runner.limits import Limits
 from runner.provision import ProvisionOptions, lock_beside
@@ -21,7 +23,7 @@ from runner.provision.cache import Cache
 from runner.reach import read_reach
 from runner.record import OnEvent
 from runner.sandbox.levels import AUTO, choose_policy
-from runner.sandbox.policy import BUILT_CREDENTIALS, NETWORKS, choose
+from runner.sandbox.policy import CREDENTIALS, NETWORKS, Credentials, choose
 from runner.variables import SecretVariables
 
 
@@ -34,7 +36,8 @@ def isolate(
     endpoints: Iterable[str] = (),
     allow: Iterable[str] = (),
     secrets: Mapping[str, str] | None = None,
-    credentials: str = "headers",
+    credentials: str | None = None,
+    exchange: Exchange | None = None,
     workers: int = 1,
     data: Path | None = None,
     limits: Limits | None = None,
@@ -43,6 +46,7 @@ def isolate(
     provisioning: ProvisionOptions | None = None,
     cache: Cache | None = None,
     on_event: OnEvent | None = None,
+    hash_seed: int = int(HASH_SEED),
 ) -> IsolatedEnvironment:
     """Give a bundle's environment, isolated: its code runs in a venv and a process of its own.
 
@@ -53,10 +57,14 @@ def isolate(
         sandbox: `auto` (the strongest level there is) or a level.
         network: Network mode: `open` shares the host's; with `model-only` a worker can connect to `endpoints`, to the
             URLs of the bindings in `auth` and to `allow`, and with `none` to nothing. Both need the level `namespaces`.
-        endpoints: At `model-only`, base URLs of the models that requests will name.
+        endpoints: At `model-only`, base URLs of the models that requests will name. With the gateway they need not be
+            named beforehand: it is what connects to them. If some are, requests are held to them all the same.
         allow: At `model-only`, further places, each as `HOST:PORT`.
         secrets: Variables for the workers' environment. Their values are taken out of everything that comes back.
-        credentials: `headers`: the worker gets headers per request, never the credential source.
+        credentials: `headers`: the worker gets headers per request, never the credential source. `gateway`: it gets
+            none at all, only session keys for a gateway in this process, which puts the headers in. `None` is `gateway`
+            at `model-only` and `headers` elsewhere.
+        exchange: Who answers model requests in the place of their servers, and is told of each; needs the gateway.
         workers: Processes to spread groups over.
         data: The folder that `create_dataset` is going to be given. Said beforehand, a worker at the level `namespaces`
             has it as an overlay where that works; otherwise folders are copied there.
@@ -66,6 +74,7 @@ def isolate(
         provisioning: How the venv's packages are looked for and chosen, such as the package index.
         cache: Where venvs are kept; the user's cache folder when `None`.
         on_event: Called with each event (phases, records, output), on the event loop.
+        hash_seed: What hashes of texts in workers, and so the order of sets, depend on: 0 to 4294967295.
 
     Raises:
         UsageError: the folder or a file of the artifact is missing, or an option's value is unknown or not built.
@@ -75,9 +84,11 @@ def isolate(
     """
     if type(workers) is not int or workers < 1:
         raise UsageError(f"workers must be a positive integer, got {workers!r}.")
+    if type(hash_seed) is not int or not 0 <= hash_seed < 1 << 32:
+        raise UsageError(f"hash_seed must be an integer from 0 to 4294967295, got {hash_seed!r}.")
     choose("network", network, known=NETWORKS, built=NETWORKS)
-    reach = read_reach(network, endpoints=endpoints, allow=allow, auth=auth)
-    choose("credentials", credentials, known=("headers", "gateway"), built=BUILT_CREDENTIALS)
+    mode = _credentials(credentials, network, exchange)
+    reach = read_reach(network, credentials=mode, endpoints=endpoints, allow=allow, auth=auth)
     artifact = Artifact.of(bundle)
     limits = limits or Limits()
     options = provisioning or ProvisionOptions()
@@ -90,6 +101,8 @@ def isolate(
         policy=choose_policy(sandbox, network, endpoints=reach.endpoints, limits=limits),
         reach=reach,
         secrets=SecretVariables(secrets),
+        credentials=mode,
+        exchange=exchange,
         workers=workers,
         data=data,
         limits=limits,
@@ -97,4 +110,24 @@ def isolate(
         cache=cache or Cache(),
         provisioning=lock_beside(options, artifact.path),
         on_event=on_event,
+        hash_seed=str(hash_seed),
     )
+
+
+def _credentials(mode: str | None, network: str, exchange: Exchange | None) -> Credentials:
+    """Choose a mode of credentials.
+
+    Raises:
+        UsageError: it is unknown, or an exchange is to see what does not pass the gateway.
+    """
+    if mode is None:
+        mode = "gateway" if network == "model-only" else "headers"
+    choose("credentials", mode, known=CREDENTIALS, built=CREDENTIALS)
+    if mode == "gateway":
+        return "gateway"
+    if exchange is not None:
+        raise UsageError(
+            "exchange has no meaning with credentials headers: workers talk to models themselves.",
+            hint="Use credentials='gateway'.",
+        )
+    return "headers"

@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from benchmax.bundle import BundleMetadata
 from runner.egress import Egress, Handler, take_over
-from runner.environ import CERTIFICATES, worker_environment
+from runner.environ import CERTIFICATES, HASH_SEED, worker_environment
 from runner.limits import MAX_DUMP_BYTES, Limits
 from runner.process import OutputTail, Process
 from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, WORK_FD
@@ -29,6 +30,9 @@ from runner.sandbox.machine import this_machine
 from runner.sandbox.policy import SandboxPolicy
 from runner.sandbox.view import interpreter
 from runner.variables import SecretVariables
+
+CERTIFICATES_FILE: Final = "certificates.pem"
+"""What a worker trusts, in its own folder, where it cannot write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,9 @@ class Launch:
         data: A folder of the caller's that it is to have as an overlay, as `can_overlay` says that it can.
         secrets: Variables of its environment beside those that every worker has.
         routes: What becomes of its connections to each of the policy's endpoints.
+        trusted: Certificates of all authorities that it is to trust, as PEM; `None` leaves it to those of the caller.
+        direct: A host that it reaches without any proxy.
+        hash_seed: What hashes of texts depend on in it.
     """
 
     python: Path
@@ -60,18 +67,26 @@ class Launch:
     data: Path | None = None
     secrets: SecretVariables = field(default_factory=SecretVariables)
     routes: Mapping[Endpoint, Handler] = field(default_factory=dict)
+    trusted: bytes | None = None
+    direct: str | None = None
+    hash_seed: str = HASH_SEED
 
 
-def what_it_reads(venv: Venv, policy: SandboxPolicy) -> tuple[str, ...]:
+def what_it_reads(venv: Venv, policy: SandboxPolicy, *, certificates: bool = True) -> tuple[str, ...]:
     """Return what a worker reads beside the system and its own code: venv, interpreter, certificates.
+
+    Args:
+        venv: Its venv.
+        policy: How it is confined.
+        certificates: Whether it trusts what the caller's own variables name.
 
     Raises:
         SandboxUnavailableError: the interpreter lies in a folder that holds more than it.
     """
     if policy.level == "off":
         return ()
-    certificates = (os.environ[name] for name in CERTIFICATES if os.environ.get(name))
-    return (str(venv.path), *interpreter(str(venv.base_python)), *certificates)
+    named = [os.environ[name] for name in CERTIFICATES if os.environ.get(name)] if certificates else []
+    return (str(venv.path), *interpreter(str(venv.base_python)), *named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +154,14 @@ class Launched:
                 [str(launch.python), "-s", "-P", "-X", "utf8", str(launch.boot), str(launch.prefix)],
                 env={
                     **launch.secrets,
-                    **worker_environment(private, launch.python, proxies=policy.network == "open"),
+                    **worker_environment(
+                        private,
+                        launch.python,
+                        proxies=policy.network == "open",
+                        direct=launch.direct,
+                        trusted=None if launch.trusted is None else folder / CERTIFICATES_FILE,
+                        hash_seed=launch.hash_seed,
+                    ),
                 },
                 cwd=private / "work",
                 policy=policy,
@@ -193,12 +215,18 @@ def _prepare(launch: Launch) -> tuple[Path, SandboxPolicy]:
     folder = Path(tempfile.mkdtemp(prefix="benchmax-worker-", dir=os.path.realpath(tempfile.gettempdir())))
     for name in ("private/home", "private/tmp", "private/work", "data", "staging"):
         (folder / name).mkdir(parents=True)
+    certificates = []
+    if launch.trusted is not None:
+        file = folder / CERTIFICATES_FILE
+        file.write_bytes(launch.trusted)
+        file.chmod(0o644)
+        certificates.append(str(file))
     policy = fit(
         launch.policy,
         this_machine(),
         private=folder / "private",
         data=folder / "data",
-        readable=(*launch.readable, str(launch.boot.parent.parent)),
+        readable=(*launch.readable, str(launch.boot.parent.parent), *certificates),
     )
     if policy.uid is not None:
         # its user has to get through

@@ -100,10 +100,40 @@ class Limits:
     """All ids of one dataset as UTF-8."""
 
     in_flight_bytes: int = 512 * MIB
-    """What the caller holds for one worker's rollouts in flight: transcripts, logs and rewards as they are decoded."""
+    """What the caller holds for one worker's rollouts in flight: transcripts, logs, rewards; and of calls to models."""
 
     report_bytes: int = 1024 * MIB
     """What a run keeps of transcripts and logs for its report; later ones are left out of it, and counted."""
+
+    context_tokens: int | None = None
+    """Tokens of one rollout's conversation, through the gateway; by default the model's own context bounds it."""
+
+    model_calls_per_rollout: int = 10_000
+    """Model calls of one rollout through the gateway: far more than a conversation has turns."""
+
+    model_tokens_per_rollout: int | None = None
+    """Tokens of all model calls of one rollout through the gateway together; by default its calls bound them."""
+
+    request_bytes: int = 16 * MIB
+    """One request to the gateway: the longest context there is as text, or some images."""
+
+    requests_bytes: int = 512 * MIB
+    """What all requests to one gateway that are under way hold together, decoded; who comes beyond it is to wait."""
+
+    answer_bytes: int = 32 * MIB
+    """One answer through the gateway; a whole one is read before it is judged, a stream is cut here."""
+
+    trace_bytes: int = 1 * MIB
+    """Kept of one model call's request and answer together; what is cut off is counted."""
+
+    rollout_trace_bytes: int = 4 * MIB
+    """The same of all model calls of one rollout: the newest ones whole, since a request repeats those before it."""
+
+    model_connect_s: float = 10.0
+    """From the gateway to a model's server; one that takes longer is down, or behind a filter that drops."""
+
+    model_silence_s: float = 300.0
+    """Between two pieces of a model's answer, its beginning included: a long answer that is not streamed."""
 
     restarts: int = 3
     """Workers that may end or fail to start in a row before the environment gives up; a whole group starts anew."""
@@ -279,3 +309,42 @@ EGRESS_CONNECT_S: Final = 10.0
 
 EGRESS_FAILURES: Final = 20
 """Different reasons for which connections could not be made that are told; the others are counted."""
+
+MAX_SESSION_ID_CHARS: Final = 100
+"""A session's id in a URL of the gateway; longer rollout ids are told apart by a digest."""
+
+ENDED_SESSIONS: Final = 10_000
+"""Keys of sessions that are over and still known as such, so that who is late is told so."""
+
+SESSION_TTL_S: Final = 86_400.0
+"""The most that who opens a session over HTTP may ask for."""
+
+GATEWAY_CONNECTIONS: Final = 10_000
+"""Connections to one gateway at once, where this process has descriptors for as many."""
+
+GATEWAY_HEAD_BYTES: Final = 64 * KIB
+"""Request line and headers of a request to the gateway."""
+
+GATEWAY_REQUEST_S: Final = 60.0
+"""From a connection's first moment to its first request, and for one request's body; on one machine that is plenty."""
+
+GATEWAY_LINGER_S: Final = 2.0
+"""How long a client that was refused in the middle of its request may go on sending: cut off, it would not see why."""
+
+GATEWAY_IDLE_S: Final = 60
+"""How long the gateway keeps a connection that nothing is asked on: longer than clients do, so that none is cut off."""
+
+GATEWAY_TLS_S: Final = 10.0
+"""One TLS handshake with the gateway."""
+
+MAX_REDIRECTS: Final = 3
+"""Redirects within a model server's own origin that are followed in a row: a slash added, a host's alias."""
+
+MAX_JSON_VALUES: Final = 1_000_000
+"""Arrays, objects and what they hold, in one request or answer that the gateway decodes: half a million tokens fit."""
+
+TRACE_OVERHEAD_BYTES: Final = 1 * KIB
+"""What a call's trace takes beside its bodies and headers, so that calls without either are not kept without end."""
+
+ERROR_CHARS: Final = 500
+"""Shown of an answer that is none, such as a page of some proxy."""

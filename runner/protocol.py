@@ -162,6 +162,7 @@ class Ready(_Message, frozen=True, tag="ready"):
     scorable_termination_reasons: Names
     requires_public_model_endpoint: bool
     diagnostics: Annotated[list[Diagnostic], msgspec.Meta(max_length=MAX_DIAGNOSTICS)]
+    scores_groups: bool = False
 
 
 class StartFailed(_Message, frozen=True, tag="start-failed"):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmax.envs.shared_types import RolloutOutcome
 from runner.errors import WorkerEnd
 from runner.fields import Origin, Stream
+from runner.gateway.exchange import CallTrace, Usage
+from runner.gateway.findings import Finding
+from runner.gateway.retelling import retold
+from runner.gateway.session import Collected
+from runner.redaction import Redactor
 
 Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -44,13 +49,19 @@ class RolloutRecord:
         origin: Who chose the termination reason: code of the bundle (`environment`) or the runner.
         seconds: How long it ran, without group scoring; `None` when it was not seen to end.
         transcript: Its messages, when the environment's attempt has any or it shows them while it runs: those so far
-            where the rollout did not come to its end.
+            where the rollout did not come to its end. Else, behind the gateway, those of its last chat request and
+            their answer.
         transcript_omitted_bytes: Size of the messages that did not fit the limit.
         logs: What it logged and printed, in order.
         dropped_logs: Log lines beyond the limits; among `logs`, a line says so where they are missing.
         stack: Where it was when the runner ended it, or its worker ended, innermost frame last or first as the text
             says; empty when that is not known.
         held_bytes: What transcript and logs take in this process, about.
+        calls: Its calls of its own model, in the order in which they ended, as far as they are kept; empty without the
+            gateway.
+        num_calls: How many of them were sent on.
+        usage: Their tokens together; `None` without the gateway.
+        diagnostics: What of its requests training could not honour.
     """
 
     rollout_id: str
@@ -64,6 +75,36 @@ class RolloutRecord:
     dropped_logs: int = 0
     stack: str = ""
     held_bytes: int = 0
+    calls: tuple[CallTrace, ...] = ()
+    num_calls: int = 0
+    usage: Usage | None = None
+    diagnostics: tuple[Finding, ...] = ()
+
+    def with_session(self, collected: Collected, redactor: Redactor, *, transcript_bytes: int) -> RolloutRecord:
+        """Return the same with what the gateway saw.
+
+        Args:
+            collected: The rollout's session.
+            redactor: Takes secrets out of what the worker sent.
+            transcript_bytes: The most that a transcript may have.
+        """
+        clean = redactor.clean
+        known = replace(
+            self,
+            calls=tuple(_clean_call(trace, redactor) for trace in collected.traces),
+            num_calls=collected.num_calls,
+            usage=collected.usage,
+            diagnostics=tuple(replace(found, message=clean(found.message)) for found in collected.findings),
+        )
+        told = None if self.transcript is not None else retold(collected.traces, transcript_bytes)
+        if told is None:
+            return known
+        return replace(
+            known,
+            transcript=redactor.clean_json(told.messages),
+            transcript_omitted_bytes=told.omitted_bytes,
+            held_bytes=known.held_bytes + told.held_bytes,
+        )
 
     @property
     def infrastructure(self) -> bool:
@@ -79,6 +120,18 @@ class RolloutRecord:
             if line.stream == "log" and line.level >= 30 and not line.text.startswith("benchmax.rollout.terminated "):
                 return _last_line(line.text)
         return ""
+
+
+def _clean_call(trace: CallTrace, redactor: Redactor) -> CallTrace:
+    """The same without secrets in the request's body; the answer's was cleaned when the client got it."""
+    if not redactor.knows_any:
+        return trace
+    # whatever its bytes are, none is lost
+    text = trace.call.body.decode("utf-8", "surrogateescape")
+    clean = redactor.clean(text)
+    if clean == text:
+        return trace
+    return replace(trace, call=replace(trace.call, body=clean.encode("utf-8", "surrogateescape")))
 
 
 def _last_line(text: str) -> str:

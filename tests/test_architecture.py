@@ -24,7 +24,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("environ", "process", "egress"),
     ("artifact", "shipment", "inspecting"),
     ("provision",),
-    ("record", "broker"),
+    ("broker",),
+    ("gateway", "record"),
     (
         "handle",
         "deadlines",
@@ -42,9 +43,9 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "child",
         "pool",
     ),
-    ("isolated", "isolating"),
+    ("account", "isolated", "isolating"),
     ("models",),
-    ("plan", "run", "packing", "proof", "report", "authoring"),
+    ("plan", "run", "recording", "packing", "proof", "report", "authoring"),
     ("cli",),
 )
 """Top-level names of `runner`, from the bottom up: each may import its own tier and those above it in this table."""
@@ -58,7 +59,7 @@ LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
 
 LAZY_LIBRARIES = frozenset(
     {
-        "cloudpickle", "httpx", "importlib.metadata", "openai", "pickle", "pip", "platformdirs", "python_discovery",
+        "cloudpickle", "cryptography", "httpx", "importlib.metadata", "openai", "pickle", "pip", "platformdirs", "python_discovery",
         "rich", "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
     }
 )  # fmt: skip

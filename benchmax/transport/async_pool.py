@@ -21,7 +21,7 @@ from benchmax.transport.http_family import HttpFamily, environment_proxy
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["KEEPALIVE_S", "MAX_IDLE", "AsyncPooledTransport", "aclose_transports"]
+__all__ = ["KEEPALIVE_S", "MAX_IDLE", "AsyncPooledTransport", "Connections", "aclose_transports"]
 
 KEEPALIVE_S: Final = 3.0
 """How long an idle connection is reused: less than the five seconds after which common servers close theirs."""
@@ -135,8 +135,12 @@ class _AsyncProxied:
         await self._transport.aclose()
 
 
-class _LoopConnections:
-    """The origins of one event loop."""
+class Connections:
+    """Connections to any number of origins, for one event loop; they close with it at the latest.
+
+    Args:
+        loop: The event loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -144,6 +148,7 @@ class _LoopConnections:
         self._closer: AsyncGenerator[None, None] | None = None
 
     async def origin(self, family: HttpFamily, url: Any) -> _AsyncOrigin | _AsyncProxied:
+        """Return the way to a URL's origin."""
         key = (family.name, url.raw_scheme, url.raw_host, url.port)
         if key not in self._origins:
             if self._closer is None:
@@ -164,15 +169,17 @@ class _LoopConnections:
                 await self._origins.popitem()[1].aclose()
 
     async def aclose(self) -> None:
+        """Close them all; later requests open new ones."""
         if self._closer is not None:
             await self._closer.aclose()
+            self._closer = None
 
 
-_loops: dict[asyncio.AbstractEventLoop, _LoopConnections] = {}
+_loops: dict[asyncio.AbstractEventLoop, Connections] = {}
 _loops_lock = threading.Lock()
 
 
-def _running_loop_connections() -> _LoopConnections:
+def _running_loop_connections() -> Connections:
     loop = asyncio.get_running_loop()
     found = _loops.get(loop)
     if found is None:
@@ -180,7 +187,7 @@ def _running_loop_connections() -> _LoopConnections:
             # loops that were closed without closing their generators first
             for closed in [other for other in _loops if other.is_closed()]:
                 del _loops[closed]
-            found = _loops[loop] = _LoopConnections(loop)
+            found = _loops[loop] = Connections(loop)
     return found
 
 
@@ -192,17 +199,24 @@ async def aclose_transports() -> None:
 
 
 class AsyncPooledTransport:
-    """The transport of one client. Closing it closes the responses this client left unread, not the connections."""
+    """The transport of one client. Closing it closes the responses this client left unread, not the connections.
 
-    def __init__(self, family: HttpFamily) -> None:
+    Args:
+        family: The HTTP library of its requests.
+        connections: Where its connections are kept; `None` shares those of the running event loop.
+    """
+
+    def __init__(self, family: HttpFamily, connections: Connections | None = None) -> None:
         self._family = family
+        self._connections = connections
         self._open_bodies: set[Any] = set()
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request of the HTTP library to its URL's origin and return the response."""
         if request.url.scheme not in ("http", "https"):
             raise self._family.http.UnsupportedProtocol(f"Model URL {request.url} must begin with http:// or https://.")
-        origin = await _running_loop_connections().origin(self._family, request.url)
+        connections = self._connections or _running_loop_connections()
+        origin = await connections.origin(self._family, request.url)
         return await origin.handle(request, self._open_bodies)
 
     async def __aenter__(self) -> AsyncPooledTransport:

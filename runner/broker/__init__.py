@@ -6,7 +6,8 @@
 from runner.broker.audit import AuditCount, AuditEntry, Verdict
 from runner.broker.binding import AuthValue, Binding
 from runner.broker.broker import Broker
+from runner.broker.clerk import Clerk
 from runner.broker.desk import HeaderDesk
 from runner.broker.scope import CallScope
 
-__all__ = ["AuditCount", "AuditEntry", "AuthValue", "Binding", "Broker", "CallScope", "HeaderDesk", "Verdict"]
+__all__ = ["AuditCount", "AuditEntry", "AuthValue", "Binding", "Broker", "CallScope", "Clerk", "HeaderDesk", "Verdict"]

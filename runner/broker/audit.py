@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from runner.broker.address import address_or_none
-from runner.limits import AUDIT_ENTRIES, AUDIT_PLACES, MAX_AUDIT_CHARS
+from runner.errors import CredentialSourceError, HeaderLimitError, HeadersRefusedError
+from runner.limits import AUDIT_ENTRIES, AUDIT_PLACES, MAX_AUDIT_CHARS, MAX_TEXT_CHARS
 from runner.protocol import HeaderRequest
 from runner.text import bounded
 
@@ -93,13 +94,26 @@ class AuditTrail:
         if len(self._fresh) >= MAX_FRESH or chars > MAX_AUDIT_CHARS:
             self._take_in()
 
+    def refuse(self, request: HeaderRequest, refusal: HeadersRefusedError) -> str:
+        """Record that a request was refused; return what whoever asked may be told."""
+        verdict: Verdict = "refused"
+        if isinstance(refusal, HeaderLimitError):
+            verdict = "limited"
+        elif isinstance(refusal, CredentialSourceError):
+            verdict = "failed"
+        text = bounded(self._clean(f"{refusal}"), MAX_TEXT_CHARS)
+        # what the source's own error says stays here
+        self.note(request, verdict, text if not refusal.detail else self._clean(f"{refusal.message} {refusal.detail}"))
+        return text
+
     def _take_in(self) -> None:
         fresh, self._fresh = self._fresh, []
         for at, request, verdict, reason in fresh:
             self._record(at, request, verdict, reason)
 
     def _record(self, at: float, request: HeaderRequest, verdict: Verdict, reason: str) -> None:
-        binding, label = request.binding, request.rollout or request.rollout_id
+        binding = request.binding
+        label = request.rollout or request.rollout_id if binding is None else request.rollout_id
         url, model, place = request.base_url, request.model, _place(request.base_url)
         if binding is not None or verdict != "answered":
             # the worker's own words; all others have been compared with the caller's

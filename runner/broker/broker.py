@@ -12,6 +12,7 @@ from benchmax.auth import bind_model_auth, bound_model_auth
 from benchmax.envs.shared_types import RolloutRequest
 from runner.broker.audit import AuditCount, AuditEntry, AuditTrail
 from runner.broker.binding import AuthValue, as_binding
+from runner.broker.clerk import Clerk
 from runner.broker.desk import HeaderDesk
 from runner.broker.flight import Sources
 from runner.broker.scope import CallScope
@@ -37,6 +38,8 @@ class Broker:
         self._trail = AuditTrail(redactor.clean)
         self._sources = Sources()
         self._construction: CallScope | None = None
+        self.outer: Callable[[CallScope], CallScope] = lambda scope: scope
+        """What workers ask in the place of a call's own scope: the same, unless what they get is to stand in for it."""
 
     def scope(self, requests: Iterable[RolloutRequest[Any]] = ()) -> CallScope:
         """Capture what a call made here and now may ask for.
@@ -60,7 +63,7 @@ class Broker:
         A worker that replaces another is started by whatever call happens to need it.
         """
         if self._construction is None:
-            self._construction = self.scope()
+            self._construction = self.outer(self.scope())
         return self._construction
 
     def desk(self, scopes: Mapping[int, CallScope], limits: Limits, send: Callable[[AuthToWorker], None]) -> HeaderDesk:
@@ -72,6 +75,10 @@ class Broker:
             send: Sends an answer to it.
         """
         return HeaderDesk(self._sources, self._trail, self._redactor, scopes, limits, send)
+
+    def clerk(self, limits: Limits) -> Clerk:
+        """Return who asks for headers that stay in this process."""
+        return Clerk(self._sources, self._trail, self._redactor, limits)
 
     async def aclose(self) -> None:
         """Wait for sources that were cancelled to clean up, for as long as that may take. All desks are closed."""

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runner.broker.audit import AuditTrail, Verdict
+from runner.broker.audit import AuditTrail
 from runner.broker.flight import Answer, Asker, Flight, Sources
 from runner.broker.scope import CallScope
 from runner.broker.source import StaticHeaders
-from runner.errors import CredentialSourceError, FrameError, HeaderLimitError, HeadersRefusedError
-from runner.limits import HEADER_BURST_S, MAX_HEADER_DENIALS, MAX_HEADER_REQUESTS, MAX_ID_CHARS, MAX_TEXT_CHARS, Limits
+from runner.errors import FrameError, HeaderLimitError, HeadersRefusedError
+from runner.limits import HEADER_BURST_S, MAX_HEADER_DENIALS, MAX_HEADER_REQUESTS, MAX_ID_CHARS, Limits
 from runner.protocol import AuthToWorker, HeaderRequest, Headers, HeadersRefused, RemoteFailure
 from runner.redaction import Redactor
 from runner.text import bounded
@@ -80,7 +80,7 @@ class HeaderDesk:
             self._refuse(request, refusal)
             return
         if headers is not None:
-            self._hand_out(request, headers)
+            self._hand_out(request, headers, scope)
             return
         waiting = _Waiting(self, request, scope)
         self._waiting[waiting] = None
@@ -102,7 +102,7 @@ class HeaderDesk:
         elif self._scopes.get(request.call) is not waiting.scope or not waiting.scope.still_allows(request):
             self._refuse(request, HeadersRefusedError("the call or rollout ended before its headers were there."))
         else:
-            self._hand_out(request, answer)
+            self._hand_out(request, answer, waiting.scope)
 
     def _check_rate(self) -> None:
         now, rate = self._loop.time(), self._limits.headers_per_s
@@ -116,24 +116,18 @@ class HeaderDesk:
                 hint="Raise limits.headers_per_s if that is meant.",
             )
 
-    def _hand_out(self, request: HeaderRequest, headers: dict[str, str]) -> None:
+    def _hand_out(self, request: HeaderRequest, headers: dict[str, str], scope: CallScope) -> None:
         self._redactor.learn_headers(headers)
-        self._trail.note(request, "answered", "" if headers else "without any header")
+        if not scope.stands_in:
+            self._trail.note(request, "answered", "" if headers else "without any header")
         self._send(Headers(request=request.request, headers=headers))
 
     def _refuse(self, request: HeaderRequest, refusal: HeadersRefusedError) -> None:
-        verdict: Verdict = "refused"
         if isinstance(refusal, HeaderLimitError):
-            verdict = "limited"
             self._denials += 1
             if self._denials > MAX_HEADER_DENIALS:
                 raise FrameError(f"{MAX_HEADER_DENIALS} header requests were beyond a limit, and still it asks.")
-        elif isinstance(refusal, CredentialSourceError):
-            verdict = "failed"
-        text = bounded(self._redactor.clean(f"{refusal}"), MAX_TEXT_CHARS)
-        # what the source's own error says stays here
-        reason = text if not refusal.detail else self._redactor.clean(f"{refusal.message} {refusal.detail}")
-        self._trail.note(request, verdict, reason)
+        text = self._trail.refuse(request, refusal)
         failure = RemoteFailure(type=bounded(type(refusal).__name__, MAX_ID_CHARS), message=text)
         self._send(HeadersRefused(request=request.request, failure=failure))
 

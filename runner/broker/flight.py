@@ -58,7 +58,8 @@ class Sources:
 
     def __init__(self) -> None:
         self._flights: dict[tuple[int, bool], Flight] = {}
-        self._crew = ThreadCrew()
+        self.crew = ThreadCrew()
+        """Calls sources where they may block."""
         self._ending: set[asyncio.Task[None]] = set()
 
     def ask(self, auth: ModelAuth, asker: Asker, *, blocking: bool) -> Flight:
@@ -66,7 +67,7 @@ class Sources:
         key = (id(auth), blocking)
         flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key] = Flight(auth, blocking, self._crew, self._forget, self._ending)
+            flight = self._flights[key] = Flight(auth, blocking, self.crew, self._forget, self._ending)
         flight.ask(asker)
         return flight
 

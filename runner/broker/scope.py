@@ -51,6 +51,9 @@ class CallScope:
 
     __slots__ = ("_asked", "_origins", "_over", "bindings", "context", "replaced", "requests")
 
+    stands_in = False
+    """Whether what it gives stands in for credentials, and is none itself."""
+
     def __init__(
         self,
         bindings: Mapping[str, Binding],
@@ -70,6 +73,12 @@ class CallScope:
     def names(self) -> list[str]:
         """Names that the worker has to bind."""
         return sorted(self.bindings)
+
+    def enter(self) -> None:
+        """A worker works on the call from now on; of a dataset there may be several."""
+
+    def leave(self) -> None:
+        """A worker has ended the call, or was told to; nothing is answered to it any more."""
 
     def end(self, *rollout_ids: str) -> None:
         """Rollouts have their outcome, or ran out of time: their own auth is not answered any more."""
@@ -100,16 +109,26 @@ class CallScope:
             HeadersRefusedError: the request is not covered; the text names the argument that would allow it.
         """
         if request.binding is None:
-            return self._own(request)
+            return self._own_grant(request)
+        self.check_rollout(request)
         binding = named(request.binding, self.bindings)
-        self._check_covered(request.binding, binding, request.base_url)
+        self.check_covered(request.binding, binding, request.base_url)
         return Grant(binding.auth, request.base_url, request.model, request.rollout_id, binding.blocking)
+
+    def check_rollout(self, request: HeaderRequest) -> None:
+        """Refuse a request under a binding that says it is made by a rollout which is not of this call.
+
+        Raises:
+            HeadersRefusedError: it does.
+        """
+        if request.rollout is not None and request.rollout not in self.requests:
+            raise HeadersRefusedError(f"no rollout {request.rollout!r} is in flight in this call.")
 
     def still_allows(self, request: HeaderRequest) -> bool:
         """Whether a request that was allowed still is, after a while."""
         return request.binding is not None or request.rollout not in self._over
 
-    def _own(self, request: HeaderRequest) -> Grant:
+    def _own_grant(self, request: HeaderRequest) -> Grant:
         own = self.requests.get(request.rollout or "")
         if own is None:
             raise HeadersRefusedError(f"no rollout {request.rollout!r} is in flight in this call.")
@@ -141,9 +160,14 @@ class CallScope:
     def _check_urls(self, name: str, binding: Binding, url: str) -> None:
         """Hold a request's own binding to its URLs; without any, the caller has said by the request where it goes."""
         if binding.addresses:
-            self._check_covered(name, binding, url)
+            self.check_covered(name, binding, url)
 
-    def _check_covered(self, name: str, binding: Binding, url: str) -> None:
+    def check_covered(self, name: str, binding: Binding, url: str) -> None:
+        """Refuse a URL that a binding does not cover in this call.
+
+        Raises:
+            HeadersRefusedError: it does not; the text names the argument that would allow it.
+        """
         if not binding.covers(url, () if binding.addresses else self._request_origins()):
             raise self._not_covered(name, url)
 

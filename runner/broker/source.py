@@ -66,25 +66,48 @@ async def ask_source(
     Raises:
         CredentialSourceError: it raised, is none, or its headers cannot be sent.
     """
+    headers = await _call(auth, "headers_for_request", (context,), crew, blocking=blocking)
+    return sendable(headers, type(auth).__name__)
+
+
+async def tell_rejected(
+    auth: ModelAuth, context: ModelRequestContext, headers: Mapping[str, str], crew: ThreadCrew, *, blocking: bool
+) -> bool:
+    """Tell a source that a server refused its headers; return whether it is one that wants to know.
+
+    Args:
+        auth: The source; one that wants to know has a method `rejected`.
+        context: The request, as the source was told it.
+        headers: What it gave for that.
+        crew: Calls it where it may block.
+        blocking: As for `ask_source`.
+
+    Raises:
+        CredentialSourceError: it raised.
+    """
+    if not callable(getattr(auth, "rejected", None)):
+        return False
+    await _call(auth, "rejected", (context, headers), crew, blocking=blocking)
+    return True
+
+
+async def _call(auth: ModelAuth, name: str, arguments: tuple[object, ...], crew: ThreadCrew, *, blocking: bool) -> Any:
     try:
-        method: Any = auth.headers_for_request
+        method: Any = getattr(auth, name)
         if not callable(method):
-            raise TypeError("headers_for_request is no method")
+            raise TypeError(f"{name} is no method")
         if blocking:
-            headers = await crew.run(partial(_call_blocking, method, context))
-        elif _is_asynchronous(method):
-            headers = await method(context)
-        else:
-            headers = await crew.run(partial(method, context))
-            if inspect.isawaitable(headers):
-                # a plain function around an asynchronous one
-                headers = await headers
+            return await crew.run(partial(_call_blocking, method, arguments))
+        if _is_asynchronous(method):
+            return await method(*arguments)
+        result = await crew.run(partial(method, *arguments))
+        # a plain function around an asynchronous one
+        return await result if inspect.isawaitable(result) else result
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a source may raise anything, and is answered for
         # its text is for the caller alone: it may quote the request that was to fetch the credential
         raise CredentialSourceError(
             f"{WHOSE} raised {type(error).__name__}.", hint="The header audit has its text.", detail=_text_of(error)
         ) from None
-    return sendable(headers, type(auth).__name__)
 
 
 def sendable(headers: object, source: str = "StaticBearerAuth") -> dict[str, str]:
@@ -120,10 +143,10 @@ def sendable(headers: object, source: str = "StaticBearerAuth") -> dict[str, str
     return plain
 
 
-def _call_blocking(method: Any, context: ModelRequestContext) -> object:
+def _call_blocking(method: Any, arguments: tuple[object, ...]) -> object:
     async def call() -> object:
-        headers = method(context)
-        return await headers if inspect.isawaitable(headers) else headers
+        result = method(*arguments)
+        return await result if inspect.isawaitable(result) else result
 
     return asyncio.run(call())
 

@@ -20,7 +20,7 @@ NO_CORE: Final = ("CORE", 1, 1)
 of 0 would leave the latter; 1 is the kernel's sign for neither (`core(5)`)."""
 
 NETWORKS: tuple[Network, ...] = get_args(Network)
-BUILT_CREDENTIALS: tuple[Credentials, ...] = ("headers",)
+CREDENTIALS: tuple[Credentials, ...] = get_args(Credentials)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,4 +33,10 @@ def ready_message(env: Environment[Any, Any]) -> Ready:
         scorable_termination_reasons=sorted(bounded(str(r), MAX_ID_CHARS) for r in env.scorable_termination_reasons),
         requires_public_model_endpoint=bool(env.requires_public_model_endpoint),
         diagnostics=diagnostics,
+        scores_groups=any(_is_own(env, name) for name in ("compute_group_rewards", "run_group")),
     )
+
+
+def _is_own(env: Environment[Any, Any], name: str) -> bool:
+    """Whether a method is not the one that all environments inherit."""
+    return getattr(getattr(env, name), "__func__", None) is not getattr(Environment, name)

@@ -18,12 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from benchmax.auth import ModelRequestContext
+from benchmax.envs.logging import _CURRENT_ROLLOUT_ID
 
 from ..errors import CredentialSourceError, FrameError, HeaderLimitError, HeadersRefusedError
 from ..frames import FrameParser
 from ..limits import MAX_ID_CHARS, MAX_TEXT_CHARS, MAX_URL_CHARS
 from ..protocol import AuthFromWorker, HeaderRequest, Headers, HeadersRefused, Inspect, auth_to_worker_decoder, encode
 from ..text import bounded
+from .calls import CURRENT_CALL
 
 RECV_BYTES = 64 * 1024
 EXIT_ORPHANED = 70
@@ -231,7 +233,19 @@ class CallerAuth:
         Raises:
             HeadersRefusedError: there are none; its subclasses and the text say why.
         """
-        return await self._client.headers(context, call=self._call, binding=self._binding, rollout=self._rollout)
+        rollout = self._rollout if self._binding is None else self._current_rollout()
+        return await self._client.headers(context, call=self._call, binding=self._binding, rollout=rollout)
+
+    def _current_rollout(self) -> str | None:
+        """The rollout that asks, if it is one: what siblings ask under a binding is kept apart."""
+        state = CURRENT_CALL.get()
+        if state is None or state.call != self._call:
+            return None
+        rollout_id = _CURRENT_ROLLOUT_ID.get()
+        if rollout_id is None and len(state.rollouts) == 1 and state.running:
+            # a single rollout, which runs without the context of a group's
+            (rollout_id,) = state.rollouts
+        return rollout_id if rollout_id in state.rollouts else None
 
     def __repr__(self) -> str:
         return f"CallerAuth({self._binding or 'request'!r})"

@@ -1,10 +1,14 @@
-"""Servers on loopback that stand for places elsewhere: the caller looks their names up, and finds them here."""
+"""Servers on loopback that stand for places elsewhere: the caller looks their names up, and finds them here.
+
+Those with a port from 1024 on have it here too, for callers that take only an address from a look-up.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import secrets
 import socket
 import ssl
 import subprocess
@@ -15,6 +19,9 @@ from typing import Any
 
 import pytest
 
+FIRST_FREE = 1024
+"""The first port that anybody may listen on."""
+
 
 class Places:
     """Which port of this machine stands for which host and port; everything else is looked up as ever.
@@ -24,12 +31,12 @@ class Places:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._known: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int], tuple[str, int]] = {}
         real = socket.getaddrinfo
 
         def look_up(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
-            here = self._known.get((host, port))
-            return real(host, port, *arguments, **options) if here is None else real("127.0.0.1", here, **options)
+            here = self._known.get((host.decode() if isinstance(host, bytes) else host, port))
+            return real(host, port, *arguments, **options) if here is None else real(*here, **options)
 
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
@@ -58,8 +65,10 @@ class Places:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
-        self._known[host, port] = server.sockets[0].getsockname()[1]
+        # each on an address of its own, so that two with the same port are two
+        address = f"127.77.{secrets.randbelow(250)}.{secrets.randbelow(250) + 1}"
+        server = await asyncio.start_server(handle, address, port if port >= FIRST_FREE else 0, ssl=tls)
+        self._known[host, port] = server.sockets[0].getsockname()[:2]
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from runner.artifact import write_artifact
 from runner.sandbox import probe
 from tests.conftest import require
 from tests.integration.command_line import CommandLine, Finished
-from tests.integration.environments import calling
+from tests.integration.environments import calling, mediated
 from tests.integration.isolation import bundled
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,8 @@ def benchmax(shared_cache: Path, tmp_path: Path) -> CommandLine:
 
 def run(benchmax: CommandLine, *options: str, acts: list[str], env: dict[str, str] | None = None) -> Finished:
     write_artifact(bundled(calling, "Calling", acts=acts), benchmax.cwd / "artifact")
-    return benchmax("run", "artifact", "--group-size", "1", "--json", *options, env=env)
+    options = ("--group-size", "1", "--json", "--credentials", "headers", *options)
+    return benchmax("run", "artifact", *options, env=env)
 
 
 def said(finished: Finished) -> list[Any]:
@@ -48,6 +49,17 @@ def test_with_model_only_the_models_own_server_can_be_reached_and_nothing_else(b
     assert "network namespace" in sandbox["mechanisms"]
     assert sandbox["endpoints"] == [{"endpoint": address, "connections": 1, "failed": 0, "reason": ""}]
     assert "sandbox: namespaces (network model-only)" in finished.err
+
+
+def test_with_model_only_models_are_asked_by_the_gateway_unless_it_is_said_otherwise(benchmax: CommandLine) -> None:
+    require(probe.network_blocker() is None, "a network of its own")
+    write_artifact(bundled(mediated, "Mediated", acts=["ask"]), benchmax.cwd / "artifact")
+    options = ["--group-size", "1", "--json", "--network", "model-only", "--model", "mock"]
+    report = json.loads(benchmax("run", "artifact", *options).out)
+    ((outcome,),) = [group["outcomes"] for group in report["groups"]]
+    assert isinstance(json.loads(outcome["error"]), str)
+    (place,) = report["sandbox"]["endpoints"]
+    assert (place["endpoint"], place["connections"], place["failed"]) == ("benchmax-gateway:80", 1, 0)
 
 
 def test_a_place_that_is_allowed_and_does_not_answer_is_named_below_the_table(benchmax: CommandLine) -> None:

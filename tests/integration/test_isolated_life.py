@@ -408,7 +408,7 @@ async def test_what_the_environment_says_about_itself_arrives_with_the_ready_mes
     [
         ({"sandbox": "bogus"}, "not known"),
         ({"network": "closed"}, "not known"),
-        ({"credentials": "gateway"}, "not built yet"),
+        ({"credentials": "bogus"}, "not known"),
         ({"workers": 0}, "positive integer"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Isolated environments with a network of their own: clients go on working unchanged, and reach what was named."""
+"""Isolated environments with a network of their own: clients go on working unchanged, and reach what was named.
+
+Here they connect to models themselves; with the gateway between them, `test_isolated_gateway` has the same.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def opened(shared_cache: Path, tmp_path: Path) -> Opened:
         blocker = probe.network_blocker()
         require(blocker is None, f"a network of its own ({blocker})")
         bundle = bundled(calling, "Calling", acts=list(acts))
-        options = {"network": "model-only", **options}
+        options = {"network": "model-only", "credentials": "headers", **options}
         async with isolate(bundle, cache=Cache(shared_cache), **options) as env:
             dataset = await env.create_dataset("eval", tmp_path)
 

@@ -211,7 +211,8 @@ def tell(event):
     if type(event).__name__ == "WorkerEvent":
         pids.append(event.pid)
 
-env = isolate(sys.argv[1], cache=Cache(Path(sys.argv[2])), sandbox="off", on_event=tell)
+cache = Cache(Path(sys.argv[2]))
+env = isolate(sys.argv[1], cache=cache, sandbox="off", credentials=sys.argv[3], on_event=tell)
 loop = asyncio.new_event_loop()
 loop.run_until_complete(env.start())
 loop.close()
@@ -222,9 +223,10 @@ asyncio.run(env.aclose())
 """
 
 
-def test_when_its_event_loop_is_closed_by_now(shared_cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("credentials", ["headers", "gateway"])
+def test_when_its_event_loop_is_closed_by_now(credentials: str, shared_cache: Path, tmp_path: Path) -> None:
     write_artifact(bundled(scripted, "Scripted"), tmp_path / "artifact")
-    command = [sys.executable, "-c", WITHOUT_ITS_LOOP, str(tmp_path / "artifact"), str(shared_cache)]
+    command = [sys.executable, "-c", WITHOUT_ITS_LOOP, str(tmp_path / "artifact"), str(shared_cache), credentials]
     # in a process of its own, since nothing can close the transports of a loop that is closed
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]

@@ -36,6 +36,25 @@ def test_what_the_network_of_the_machine_needs_is_taken_over(monkeypatch: pytest
     assert env["SSL_CERT_FILE"] == "/etc/corporate.pem"
 
 
+def test_what_a_worker_trusts_can_be_said_and_no_proxy_stands_before_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*network_environment()]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SSL_CERT_DIR", "/etc/corporate")
+    trusted = Path("/private/all.pem")
+    env = worker_environment(Path("/private"), Path("/venv/bin/python"), direct="127.0.0.1", trusted=trusted)
+    assert {name for name, value in env.items() if value == "/private/all.pem"} == {
+        "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    }  # fmt: skip
+    # the file has what is in the folder; and where there is no proxy, nothing is kept from it
+    assert not {"SSL_CERT_DIR", "no_proxy", "NO_PROXY"} & env.keys()
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    env = worker_environment(Path("/private"), Path("/venv/bin/python"), direct="127.0.0.1")
+    assert (env["no_proxy"], env["NO_PROXY"]) == ("127.0.0.1", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", ".local")
+    env = worker_environment(Path("/private"), Path("/venv/bin/python"), direct="127.0.0.1")
+    assert (env["no_proxy"], env["NO_PROXY"]) == (".local,127.0.0.1", ".local,127.0.0.1")
+
+
 def test_only_proxies_and_certificates_are_taken_over() -> None:
     given = {
         "http_proxy": "http://a:1", "HTTPS_PROXY": "http://b:2", "all_proxy": "socks5://c:3", "no_proxy": "x@y,.local",

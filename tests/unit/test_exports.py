@@ -13,8 +13,8 @@ import runner
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
-    "openai", "httpx", "httpx2", "httpcore", "httpcore2", "cloudpickle", "starlette", "uvicorn", "virtualenv",
-    "rich", "msgspec", "asyncio", "pickle",
+    "openai", "httpx", "httpx2", "httpcore", "httpcore2", "cloudpickle", "cryptography", "starlette", "uvicorn",
+    "virtualenv", "rich", "msgspec", "asyncio", "pickle",
 )  # fmt: skip
 
 

@@ -37,7 +37,8 @@ def test_models_bindings_and_further_places_are_put_together() -> None:
 @pytest.mark.parametrize("network", ["open", "none"])
 def test_places_have_no_meaning_where_everything_or_nothing_is_reached(network: str) -> None:
     assert read_reach(network, auth={"judge": Binding(AUTH, urls=["https://judge.example"])}) == Reach(network)
-    for options in ({"allow": ["db.example:1"]}, {"endpoints": ["https://api.example"]}):
+    given: list[dict[str, Any]] = [{"allow": ["db.example:1"]}, {"endpoints": ["https://api.example"]}]
+    for options in given:
         (name,) = options
         with pytest.raises(UsageError, match=f"{name} has no meaning with the network mode {network}"):
             read_reach(network, auth=None, **options)
@@ -80,6 +81,56 @@ def test_a_request_is_held_to_what_its_worker_can_reach() -> None:
         with pytest.raises(ValueError, match=text) as caught:
             reach.check(url)
         assert "hunter2" not in str(caught.value)
+
+
+# -- with the gateway -----------------------------------------------------------------------------------------
+
+
+def test_a_worker_reaches_the_gateway_in_the_place_of_models_and_bindings() -> None:
+    auth: dict[str, Any] = {
+        "judge": Binding(AUTH, urls=["https://judge.example/v1", "http://[::1]:81/v1"]),
+        "plain": AUTH,
+    }
+    reach = read_reach(
+        "model-only", credentials="gateway", endpoints=["https://api.example/v1"], allow=["db.example:5432"], auth=auth
+    )
+    places = ["benchmax-gateway:80", "judge.example:443", "[::1]:81", "db.example:5432"]
+    assert [str(endpoint) for endpoint in reach.endpoints] == places
+    assert [address.origin for address in reach.intercepted] == ["https://judge.example", "http://[::1]:81"]
+
+
+def test_models_need_not_be_named_for_the_gateway_and_hold_requests_if_they_are() -> None:
+    read_reach("model-only", credentials="gateway", auth=None).check("https://anything.example/v1")
+    reach = read_reach("model-only", credentials="gateway", endpoints=["https://api.example/v1"], auth=None)
+    reach.check("https://api.example/v2")
+    with pytest.raises(ValueError, match=r"pass endpoints=\['https://other\.example'\]"):
+        reach.check("https://other.example/v1")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"network": "none"},
+            "no meaning with the network mode none: the gateway could not be reached",
+        ),
+        ({"allow": ["judge.example:443"]}, "allow: judge.example:443 is a place where the gateway answers itself"),
+        ({"allow": ["benchmax-gateway:80"]}, "allow: benchmax-gateway:80 is a place where the gateway answers"),
+        (
+            {
+                "auth": {
+                    "one": Binding(AUTH, urls=["http://h.example:7/v1"]),
+                    "two": Binding(AUTH, "https://h.example:7"),
+                }
+            },
+            "auth: h.example:7 is bound as http and as https. A port speaks one of them",
+        ),
+    ],
+)
+def test_what_the_gateway_cannot_stand_for_is_refused(options: dict[str, Any], text: str) -> None:
+    given = {"auth": {"judge": Binding(AUTH, urls=["https://judge.example/v1"])}, **options}
+    with pytest.raises(UsageError, match=text):
+        read_reach(given.pop("network", "model-only"), credentials="gateway", **given)
 
 
 @pytest.mark.parametrize("network", ["open", "none"])

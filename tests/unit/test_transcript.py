@@ -78,6 +78,28 @@ def test_a_decoded_transcript_takes_no_more_than_its_measure_says(unit: str) -> 
     assert size < len(data) + VALUE_BYTES * values(data, exact=True)
 
 
+@pytest.mark.parametrize("unit", ['""', '"ab"', '{"":0}', '"\\""', '"[{,:"'])
+def test_measuring_takes_little_memory_however_many_texts_there_are(unit: str) -> None:
+    data = b"[" + ",".join([unit] * 100_000).encode() + b"]"
+    tracemalloc.start()
+    try:
+        values(data, exact=True)
+        is_flat(data)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * len(data) + 2**20
+
+
+def test_a_text_may_begin_or_end_anywhere() -> None:
+    for size in range(16 * 1024 - 8, 16 * 1024 + 8):
+        value = ["x" * size + "[\\", ['["', {"a": "]"}]]
+        data = json.dumps(value).encode()
+        assert values(data, exact=True) == count(value)
+        assert is_flat(data, depth(value))
+        assert not is_flat(data, depth(value) - 1)
+
+
 def test_the_most_that_crosses_is_bounded_whatever_it_is_made_of() -> None:
     assert MAX_TRANSCRIPT_VALUES * VALUE_BYTES < 20 * 2**20
     assert MAX_TRANSCRIPT_BYTES < 64 * 2**20

@@ -306,6 +306,14 @@ async def test_the_handshake(tmp_path: Path, environments: Callable[..., Bundle]
         assert await caller.process.wait() == Exit(code=0)
 
 
+@pytest.mark.parametrize(("kind", "scores"), [("plain", False), ("scores", True), ("queues", True)])
+async def test_a_worker_says_whether_siblings_are_scored_together(
+    tmp_path: Path, environments: Callable[..., Bundle], kind: str, scores: bool
+) -> None:
+    async with worker(tmp_path, environments(kind=kind)) as caller:
+        assert (await caller.hear(Ready)).scores_groups is scores
+
+
 async def test_another_protocol_number_is_refused_by_the_worker_too(
     tmp_path: Path, environments: Callable[..., Bundle]
 ) -> None:
@@ -523,7 +531,7 @@ async def test_what_a_thread_logs_after_its_call_belongs_to_no_call(
         assert (line.text, line.call, line.rollouts) == ("outlived", None, [])
 
 
-async def test_a_header_request_names_its_call_and_binding_and_a_refusal_raises_in_the_bundle(
+async def test_a_header_request_names_its_call_binding_and_rollout_and_a_refusal_raises_in_the_bundle(
     tmp_path: Path, environments: Callable[..., Bundle]
 ) -> None:
     async with ready(tmp_path, environments(kind="asks")) as caller:
@@ -534,7 +542,7 @@ async def test_a_header_request_names_its_call_and_binding_and_a_refusal_raises_
             await caller.news.wait()
         (asked,) = caller.asked
         assert isinstance(asked, HeaderRequest)
-        assert (asked.call, asked.binding, asked.rollout, asked.rollout_id) == (2, "judge", None, "label")
+        assert (asked.call, asked.binding, asked.rollout, asked.rollout_id) == (2, "judge", "a", "label")
         # an answer to nothing does no harm
         refusal = RemoteFailure(type="HeadersRefusedError", message="not covered")
         caller.auth.send(HeadersRefused(request=999, failure=refusal))
