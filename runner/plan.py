@@ -51,7 +51,7 @@ class RunPlan:
     network: str = "open"
     allow: tuple[str, ...] = ()
     secrets: SecretVariables = field(default_factory=SecretVariables)
-    credentials: str = "headers"
+    credentials: str | None = None
     limits: Limits = field(default_factory=Limits)
     python: str | None = None
     provisioning: ProvisionOptions = field(default_factory=ProvisionOptions)
@@ -63,14 +63,23 @@ class RunPlan:
                 raise UsageError(f"{name.replace('_', '-')} must be at least 1, got {value}.")
         if self.max_examples is not None and self.max_examples < 1:
             raise UsageError(f"max-examples must be at least 1, got {self.max_examples}.")
-        if self.model.base_url is not None:
-            _check_base_url(self.model.base_url)
-        if not self.data.is_dir():
-            what = "is not a folder" if self.data.exists() else "does not exist"
-            raise UsageError(
-                f"the dataset path {self.data} {what}.",
-                hint="Give --data the folder that holds the environment's data files.",
-            )
+        check_target(self.model, self.data)
+
+
+def check_target(model: ModelChoice, data: Path) -> None:
+    """Refuse a model and data that nothing could be run with.
+
+    Raises:
+        UsageError: the model's address is none, or the data folder is not there.
+    """
+    if model.base_url is not None:
+        _check_base_url(model.base_url)
+    if not data.is_dir():
+        what = "is not a folder" if data.exists() else "does not exist"
+        raise UsageError(
+            f"the dataset path {data} {what}.",
+            hint="Give --data the folder that holds the environment's data files.",
+        )
 
 
 def _check_base_url(url: str) -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from benchmax.auth import ModelAuth, ModelRequestContext
 from benchmax.envs.shared_types import Example, RolloutRequest
 from runner.artifact import Artifact
@@ -24,11 +26,11 @@ from runner.isolated import IsolatedEnvironment
 from runner.isolating import isolate
 from runner.models import SampleAuth
 from runner.models.command import Announcement
-from runner.models.server import serving
 from runner.plan import RunPlan
 from runner.provision import Cache
 from runner.provision.plan import check_series
 from runner.record import Event, OnEvent, RecordEvent, RolloutRecord, WorkerEvent
+from runner.recording.course import Course
 from runner.report.value import (
     FORMAT,
     BundleFacts,
@@ -58,20 +60,30 @@ class Run:
         plan: What to do with it.
         cache: Where venvs are kept.
         on_event: Told what happens, on the event loop.
+        course: How it goes: from its beginning and without a trace, if it is not said otherwise.
     """
 
-    def __init__(self, artifact: Artifact, plan: RunPlan, *, cache: Cache, on_event: OnEvent | None = None) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        plan: RunPlan,
+        *,
+        cache: Cache,
+        on_event: OnEvent | None = None,
+        course: Course | None = None,
+    ) -> None:
         self._artifact = artifact
         self._plan = plan
         self._cache = cache
         self._listener = on_event
+        self._course = course or Course()
         self._outcomes: dict[str, OutcomeFacts] = {}
-        self._kept_bytes = 0
+        self._kept_bytes = self._course.held_bytes
         self._groups: list[GroupFacts] = []
         self._timings: dict[str, float] = {}
         self._env: IsolatedEnvironment | None = None
         self._model: Announcement | None = None
-        self._examples = 0
+        self._examples = self._due = 0
         self._scorable: frozenset[str] = frozenset()
         self._output: dict[str, str] = {}
         self._finished = False
@@ -83,28 +95,36 @@ class Run:
     @property
     def expected(self) -> int:
         """Rollouts that will run, once the dataset is known; 0 before."""
-        return self._examples * self._plan.group_size
+        return self._due
 
     async def run(self) -> Report:
         """Do all of it.
 
         Raises:
-            RunnerError: the run could not start: no venv, no worker, no model, no dataset.
+            RunnerError: the run could not start: no venv, no worker, no model, no dataset; or it could not be kept.
         """
+        try:
+            await self._run()
+        finally:
+            self._course.ended(self.report())
+        report = self.report()
+        assert report is not None
+        return report
+
+    async def _run(self) -> None:
         began = time.monotonic()
-        plan = self._plan
         # known from the metadata alone, so nothing is started for it
         check_series(self._artifact.bundle.metadata)
-        own_server = plan.network == "model-only" and plan.model.base_url is None
-        env = self._isolate(() if plan.model.base_url is None else (plan.model.base_url,))
-        model = serving(
-            plan.model,
-            cache=self._cache,
-            limits=plan.limits,
-            provisioning=plan.provisioning,
-            model_auth=plan.model_auth,
-            on_event=self._listener,
-        )
+        endpoints = () if self._plan.model.base_url is None else (self._plan.model.base_url,)
+        # what is wrong with the options is found before anything takes time
+        env = self._isolate(endpoints)
+        plan = await self._course.prepare(self._plan, self._cache, self._listener)
+        if plan is not self._plan:
+            self._plan = plan
+            env = self._isolate(endpoints)
+        # with the gateway nothing but that has to be within reach
+        own_server = plan.network == "model-only" and plan.model.base_url is None and env.credentials == "headers"
+        model = self._course.serving(plan, self._cache, self._listener)
         self._env = env
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -123,6 +143,7 @@ class Run:
                         group.create_task(env.start())
                     self._model = serving_task.result()
                 self._timings["start_s"] = time.monotonic() - began
+                self._course.started(env, self._model)
                 await self._work(env, self._model)
                 self._finished = True
         except BaseExceptionGroup as failed:
@@ -135,13 +156,10 @@ class Run:
             for process in self._workers.values():
                 os.close(process)
             self._workers.clear()
-        report = self.report()
-        assert report is not None
-        return report
 
     def _isolate(self, endpoints: Sequence[str]) -> IsolatedEnvironment:
         plan = self._plan
-        return isolate(
+        env = isolate(
             self._artifact,
             auth=plan.auth,
             sandbox=plan.sandbox,
@@ -157,7 +175,10 @@ class Run:
             provisioning=plan.provisioning,
             cache=self._cache,
             on_event=self._on_event,
+            exchange=self._course.exchange,
         )
+        self._course.use(env.clean)
+        return env
 
     def kill(self) -> None:
         """Kill the workers, for a caller that has cancelled `run` and will not wait for an orderly end."""
@@ -192,36 +213,47 @@ class Run:
                 f"the {plan.split} dataset is empty.",
                 hint=f"create_dataset found no example in {plan.data.absolute()}: check --data and --split.",
             )
+        self._course.dataset([example.id for example in examples])
         self._examples = len(examples)
         self._groups = [
             GroupFacts(position=i, example_id=example.id, outcomes=[], rollouts=plan.group_size)
             for i, example in enumerate(examples)
         ]
+        due = [self._due_of(group, scores_groups=env.scores_groups) for group in self._groups]
+        self._due = sum(map(len, due))
+        apart = self._course.apart and not env.scores_groups
         began = time.monotonic()
         try:
             async with asyncio.TaskGroup() as group:
-                for position, example in enumerate(examples):
-                    await self._acquire()
-                    group.create_task(self._run_group(env, model, position, example))
+                for position, (example, rollout_ids) in enumerate(zip(examples, due, strict=True)):
+                    # nothing, where all of a group stands
+                    size = 1 if apart else plan.group_size
+                    for start in range(0, len(rollout_ids), size):
+                        together = rollout_ids[start : start + size]
+                        await self._acquire(len(together))
+                        group.create_task(self._run_group(env, model, position, example, together))
         finally:
             self._timings["rollouts_s"] = time.monotonic() - began
 
+    def _due_of(self, group: GroupFacts, *, scores_groups: bool) -> list[str]:
+        """The rollouts of a group that have to run; the outcomes of the others are taken over."""
+        rollout_ids = _rollout_ids(group)
+        standing = self._course.standing(rollout_ids, scores_groups=scores_groups)
+        self._outcomes.update(standing)
+        return [rollout_id for rollout_id in rollout_ids if rollout_id not in standing]
+
     async def _run_group(
-        self, env: IsolatedEnvironment, model: Announcement, position: int, example: Example[ExampleHandle]
+        self,
+        env: IsolatedEnvironment,
+        model: Announcement,
+        position: int,
+        example: Example[ExampleHandle],
+        rollout_ids: Sequence[str],
     ) -> None:
-        plan = self._plan
+        auth, split = self._model_auth(), self._plan.split
         requests = [
-            RolloutRequest(
-                f"{position}-{example.id[:8]}-{k}",
-                example,
-                model.model,
-                model.base_url,
-                self._model_auth(),
-                plan.split,
-            )
-            for k in range(plan.group_size)
+            RolloutRequest(rollout_id, example, model.model, model.base_url, auth, split) for rollout_id in rollout_ids
         ]
-        facts = self._groups[position]
         error: RunnerError | ValueError | None = None
         try:
             await env.run_group(requests)
@@ -229,34 +261,35 @@ class Run:
             # recorded; the other groups go on
             error = failure
         finally:
-            await self._release()
-        self._groups[position] = GroupFacts(
-            position=position,
-            example_id=facts.example_id,
-            rollouts=plan.group_size,
-            outcomes=[self._outcomes[r.rollout_id] for r in requests if r.rollout_id in self._outcomes],
-            error=None if error is None else str(error),
-            error_code=getattr(error, "code", None),
-            traceback=getattr(error, "detail", ""),
-        )
+            await self._release(len(rollout_ids))
+        if self._course.failure is not None:
+            raise self._course.failure
+        facts = self._groups[position]
+        self._groups[position] = facts = msgspec.structs.replace(facts, outcomes=self._outcomes_of(facts))
+        if error is not None and facts.error is None:
+            self._groups[position] = msgspec.structs.replace(
+                facts,
+                error=str(error),
+                error_code=getattr(error, "code", None),
+                traceback=getattr(error, "detail", ""),
+            )
 
     def _model_auth(self) -> ModelAuth:
         if self._plan.model_auth is not None:
             return self._plan.model_auth
         return Anonymous() if self._plan.model.kind == "endpoint" else SampleAuth()
 
-    async def _acquire(self) -> None:
+    async def _acquire(self, size: int) -> None:
         """Wait until a whole group fits into what may be in flight, or nothing else is."""
-        size = self._plan.group_size
         async with self._room:
             await self._room.wait_for(
                 lambda: self._in_flight == 0 or self._in_flight + size <= self._plan.max_in_flight
             )
             self._in_flight += size
 
-    async def _release(self) -> None:
+    async def _release(self, size: int) -> None:
         async with self._room:
-            self._in_flight -= self._plan.group_size
+            self._in_flight -= size
             self._room.notify_all()
 
     def _on_event(self, event: Event) -> None:
@@ -269,6 +302,7 @@ class Run:
 
     def _keep(self, record: RolloutRecord) -> None:
         facts = outcome_facts(record, self._scorable)
+        self._course.keep(record, facts)
         if self._kept_bytes + record.held_bytes > self._plan.limits.report_bytes:
             facts = facts.without_output()
         else:
@@ -319,6 +353,7 @@ class Run:
                 endpoints=endpoint_facts(env.connections),
                 secrets=list(env.secrets),
                 data=env.data,
+                credentials=env.credentials,
                 not_limited=list(what_is_not_limited(policy.level, plan.limits)),
             ),
             model=ModelFacts(kind=plan.model.kind, name=model.model, base_url=model.base_url),
@@ -330,20 +365,17 @@ class Run:
             worker_output=self._output or env.output(),
             close_error=self._close_error,
             interrupted=not self._finished,
+            replay=self._course.compared(),
         )
 
     def _with_outcomes(self, group: GroupFacts) -> GroupFacts:
         """A group that was still running has outcomes that it has not collected."""
         if group.outcomes or group.error is not None:
             return group
-        prefix = f"{group.position}-{group.example_id[:8]}-"
-        found = [self._outcomes.get(f"{prefix}{k}") for k in range(group.rollouts)]
-        return GroupFacts(
-            position=group.position,
-            example_id=group.example_id,
-            rollouts=group.rollouts,
-            outcomes=[outcome for outcome in found if outcome is not None],
-        )
+        return msgspec.structs.replace(group, outcomes=self._outcomes_of(group))
+
+    def _outcomes_of(self, group: GroupFacts) -> list[OutcomeFacts]:
+        return [self._outcomes[name] for name in _rollout_ids(group) if name in self._outcomes]
 
 
 class Anonymous:
@@ -352,6 +384,11 @@ class Anonymous:
     async def headers_for_request(self, context: ModelRequestContext) -> dict[str, str]:
         """Return no headers."""
         return {}
+
+
+def _rollout_ids(group: GroupFacts) -> list[str]:
+    """Ids that are the same in every run."""
+    return [f"{group.position}-{group.example_id[:8]}-{k}" for k in range(group.rollouts)]
 
 
 def _shown(path: Path) -> str:

@@ -11,10 +11,10 @@ from rich.console import Console
 from benchmax.bundle.findings.finding import Finding
 from runner.artifact import Artifact
 from runner.cli.console import results, write_json
+from runner.cli.credentials import secret_variables
 from runner.cli.interrupt import run_interruptible
 from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
-from runner.cli.run import secret_variables
 from runner.errors import UsageError
 from runner.packing import Packed, PackRequest, try_to_pack
 from runner.provision import Cache

@@ -23,6 +23,6 @@ def provision_options(arguments: argparse.Namespace) -> ProvisionOptions:
         prerelease=arguments.prerelease,
         locked=getattr(arguments, "locked", False),
         installer=arguments.installer,
-        sandbox=arguments.sandbox,
+        sandbox=arguments.sandbox or "auto",
         file_hosts=tuple(arguments.file_host),
     )

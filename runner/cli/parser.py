@@ -66,6 +66,7 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_bundle(commands)
     _add_cache(commands)
+    _add_diff(commands)
     _add_doctor(commands)
     _add_init(commands)
     _add_inspect(commands)
@@ -166,6 +167,34 @@ def _sandbox(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _model(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("model")
+    model.add_argument("--model", metavar="NAME", help="mock (default), mock:SCRIPT, local; or any, with --base-url")
+    model.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, including /v1")
+    model.add_argument("--api-key-env", metavar="VAR", help="variable that holds the key for --base-url")
+    model.add_argument(
+        "--auth",
+        metavar="NAME=env:VAR@URL",
+        action="append",
+        default=[],
+        help="what InjectedAuth(NAME) resolves to, and for which URL",
+    )
+
+
+def _reach(group: argparse._ArgumentGroup, modes: str) -> None:
+    group.add_argument("--network", metavar="MODE", help=modes)
+    group.add_argument(
+        "--allow", metavar="HOST:PORT", action="append", default=[], help="with model-only, a place to reach as well"
+    )
+    group.add_argument(
+        "--secret",
+        metavar="NAME=env:VAR",
+        action="append",
+        default=[],
+        help="variable that the bundle gets, with the value of VAR; never shown",
+    )
+
+
 def _locked(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--locked", action="store_true", help="demand a pylock.toml in DIR; it is used anyway if there")
 
@@ -228,6 +257,19 @@ def _add_cache(commands: Commands[Parser]) -> None:
                 "--older-than", metavar="AGE", type=age, help="remove what was not used for this long, such as 30d"
             )
         _common(action, venv=False)
+
+
+def _add_diff(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "diff",
+        help="compare two runs",
+        description="Compare two runs: settings, packages, outcomes, rewards, transcripts and model calls.",
+        epilog="Exit code 0: they are equal; 1: they differ. Each run is the folder of a record, or a report as JSON.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("first", metavar="A", type=Path, help="a record, or a report that --json-out wrote")
+    parser.add_argument("second", metavar="B", type=Path, help="the other one")
+    _common(parser, venv=False)
 
 
 def _add_doctor(commands: Commands[Parser]) -> None:
@@ -297,49 +339,35 @@ def _add_run(commands: Commands[Parser]) -> None:
         epilog="Without --base-url, --model is mock (the default), mock:SCRIPT or local (a small real model).",
         allow_abbrev=False,
     )
-    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
-    parser.add_argument("--data", metavar="PATH", type=Path, default=Path(), help="dataset folder (default: here)")
-    parser.add_argument("--split", choices=["train", "eval"], default="eval", help="dataset split (default: eval)")
+    # no defaults here: what is not given is as the plan has it, or as the record says
+    parser.add_argument("dir", metavar="DIR", type=Path, nargs="?", help="folder of the artifact")
+    parser.add_argument("--data", metavar="PATH", type=Path, help="dataset folder (default: here)")
+    parser.add_argument("--split", choices=["train", "eval"], help="dataset split (default: eval)")
     parser.add_argument("--max-examples", metavar="N", type=count, help="examples at most (default: all)")
-    parser.add_argument("--group-size", metavar="K", type=count, default=4, help="rollouts per example (default: 4)")
+    parser.add_argument("--group-size", metavar="K", type=count, help="rollouts per example (default: 4)")
     parser.add_argument("--timeout", metavar="S", type=seconds, help="seconds per rollout (default: 600)")
     _locked(parser)
-    model = parser.add_argument_group("model")
-    model.add_argument(
-        "--model", metavar="NAME", default="mock", help="mock, mock:SCRIPT, local; or any, with --base-url"
+    recording = parser.add_argument_group("records").add_mutually_exclusive_group()
+    recording.add_argument(
+        "--record",
+        metavar="OUT",
+        type=Path,
+        help="keep the run in a new folder, so that it can be resumed and replayed",
     )
-    model.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server, including /v1")
-    model.add_argument("--api-key-env", metavar="VAR", help="variable that holds the key for --base-url")
-    model.add_argument(
-        "--auth",
-        metavar="NAME=env:VAR@URL",
-        action="append",
-        default=[],
-        help="what InjectedAuth(NAME) resolves to, and for which URL",
+    recording.add_argument("--resume", metavar="OUT", type=Path, help="go on with a recorded run that was interrupted")
+    recording.add_argument(
+        "--replay", metavar="OUT", type=Path, help="run again with the recorded answers: without network, without key"
     )
+    _model(parser)
     isolation = parser.add_argument_group("isolation")
     _sandbox(isolation)
+    parser.set_defaults(sandbox=None)
+    _reach(isolation, "open (default), model-only (the model's server, URLs of --auth, and --allow), or none")
     isolation.add_argument(
-        "--network",
-        metavar="MODE",
-        default="open",
-        help="open (default), model-only (the model's server, URLs of --auth, and --allow), or none",
+        "--credentials", metavar="MODE", help="gateway (default with model-only or a record), or headers"
     )
-    isolation.add_argument(
-        "--allow", metavar="HOST:PORT", action="append", default=[], help="with model-only, a place to reach as well"
-    )
-    isolation.add_argument(
-        "--secret",
-        metavar="NAME=env:VAR",
-        action="append",
-        default=[],
-        help="variable that the bundle gets, with the value of VAR; never shown",
-    )
-    isolation.add_argument("--credentials", metavar="MODE", default="headers", help="headers (default)")
-    isolation.add_argument("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
-    isolation.add_argument(
-        "--max-in-flight", metavar="N", type=count, default=64, help="rollouts at the same time (default: 64)"
-    )
+    isolation.add_argument("--workers", metavar="N", type=count, help="worker processes (default: 1)")
+    isolation.add_argument("--max-in-flight", metavar="N", type=count, help="rollouts at the same time (default: 64)")
     output = parser.add_argument_group("output")
     output.add_argument("--json-out", metavar="FILE", type=Path, help="write the report as JSON to a file too")
     output.add_argument("--show-output", action="store_true", help="show what the bundle printed and logged")

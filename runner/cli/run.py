@@ -5,37 +5,54 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 
-from benchmax.auth import StaticBearerAuth
 from runner.artifact import read_artifact, write_atomically
-from runner.broker import Binding
 from runner.cli.console import console, results, say, write_json
+from runner.cli.credentials import bindings, secret, secret_variables
 from runner.cli.interrupt import EXIT_INTERRUPTED, InterruptedRunError, run_interruptible
 from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
+from runner.cli.recorded import Undertaking, replayed, resumed, show_replay
 from runner.errors import RunnerError, UsageError
 from runner.limits import Limits
 from runner.models import parse_model
 from runner.provision import Cache
+from runner.recording.course import Course
+from runner.recording.recording import Recording
 from runner.report import Report
 from runner.report.table import show
 from runner.run import Run, RunPlan
 from runner.text import one_line, printable
-from runner.variables import SecretVariables, check_name
+
+_PLAIN: Final = (
+    "data", "split", "max_examples", "group_size", "max_in_flight", "workers", "sandbox", "network", "credentials",
+)  # fmt: skip
+"""Options that a plan takes as they are; those that are not given are as it has them."""
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run what the arguments say."""
-    plan = plan_of(arguments)
-    artifact = read_artifact(arguments.dir)
     if arguments.json_out is not None:
         check_writable(arguments.json_out)
-    run = Run(artifact, plan, cache=Cache(), on_event=lambda event: progress.on_event(event))
+    undertaking = _undertaking(arguments)
+    course = undertaking.course
+    if isinstance(course, Recording) and (finished := course.finished()) is not None:
+        say(f"nothing is left to do: every rollout of {arguments.resume} has its outcome")
+        _show(finished, arguments)
+        return 0 if finished.good else 1
+    run = Run(
+        undertaking.artifact,
+        undertaking.plan,
+        cache=Cache(),
+        on_event=lambda event: progress.on_event(event),
+        course=course,
+    )
     interrupted = False
     report: Report | None
     with Progress(lambda: run.expected) as progress:
@@ -47,10 +64,36 @@ def execute(arguments: argparse.Namespace) -> int:
     if report is not None:
         _show(report, arguments)
     if interrupted:
-        say("interrupted; what is shown is partial" if report is not None else "interrupted before a rollout ran")
+        kept = arguments.record or arguments.resume
+        more = f"; `benchmax run --resume {kept}` goes on" if kept is not None and kept.exists() else ""
+        what = "interrupted; what is shown is partial" if report is not None else "interrupted before a rollout ran"
+        say(f"{what}{more}")
         return EXIT_INTERRUPTED
     assert report is not None
     return 0 if report.good else 1
+
+
+def _undertaking(arguments: argparse.Namespace) -> Undertaking:
+    if arguments.resume is not None:
+        return resumed(arguments)
+    if arguments.replay is not None:
+        return replayed(arguments)
+    if arguments.dir is None:
+        raise UsageError(
+            "one of these is required: DIR, --resume OUT or --replay OUT.", hint="See `benchmax run --help`."
+        )
+    plan = plan_of(arguments)
+    artifact = read_artifact(arguments.dir)
+    if arguments.record is None:
+        return Undertaking(artifact, plan, Course())
+    if arguments.credentials not in (None, "gateway"):
+        raise UsageError(
+            f"--record needs the gateway, and --credentials is {arguments.credentials}.",
+            hint="Leave out --credentials: what models are asked is recorded where the credentials are put in.",
+        )
+    plan = replace(plan, credentials="gateway")
+    own = () if arguments.json_out is None else (arguments.json_out,)
+    return Undertaking(artifact, plan, Recording.new(arguments.record, artifact, plan, leave_out=own))
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
@@ -66,6 +109,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.show_output:
         _show_output(report)
     show(report, table)
+    if report.replay is not None:
+        show_replay(report.replay, table)
     if arguments.json:
         write_json(data)
     if unwritten is not None:
@@ -74,6 +119,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
         ) from unwritten
     if arguments.json_out is not None:
         table.print(f"report: {arguments.json_out}", soft_wrap=True)
+    if arguments.record is not None:
+        table.print(f"record: {arguments.record}", soft_wrap=True)
 
 
 def _show_output(report: Report) -> None:
@@ -109,105 +156,18 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
     if arguments.api_key_env is not None and arguments.base_url is None:
         raise UsageError("--api-key-env needs --base-url.", hint="The mock and local models want no key.")
     key = None if arguments.api_key_env is None else secret(arguments.api_key_env, "--api-key-env")
+    given: dict[str, Any] = {name: value for name in _PLAIN if (value := getattr(arguments, name)) is not None}
     return RunPlan(
-        model=parse_model(arguments.model, base_url=arguments.base_url),
+        model=parse_model(arguments.model or "mock", base_url=arguments.base_url),
         model_auth=key,
         auth=bindings(arguments.auth),
-        data=arguments.data,
-        split=arguments.split,
-        max_examples=arguments.max_examples,
-        group_size=arguments.group_size,
-        max_in_flight=arguments.max_in_flight,
-        workers=arguments.workers,
-        sandbox=arguments.sandbox,
-        network=arguments.network,
         allow=tuple(arguments.allow),
         secrets=secret_variables(arguments.secret),
-        credentials=arguments.credentials,
         limits=limits,
         python=arguments.python,
         provisioning=provision_options(arguments),
+        **given,
     )
-
-
-def bindings(texts: list[str]) -> dict[str, Binding]:
-    """Read `NAME=env:VAR@URL` arguments.
-
-    Raises:
-        UsageError: one is not of that form, its variable is not set, or a name is given twice.
-    """
-    found: dict[str, Binding] = {}
-    for text in texts:
-        name, equals, rest = text.partition("=")
-        variable, at, url = rest.partition("@")
-        if not name.strip() or not equals or not variable.startswith("env:") or not at:
-            # what stands for the variable may be the secret itself
-            raise UsageError(
-                f"--auth {f'{name}=' if equals else ''}… is not of the form NAME=env:VAR@URL.",
-                hint="It looks like --auth judge=env:JUDGE_KEY@https://judge.example/v1.",
-            )
-        if name in found:
-            raise UsageError(f"--auth {name} is given twice.", hint="Leave one of them out.")
-        auth = secret(variable.removeprefix("env:"), "--auth")
-        try:
-            found[name] = Binding(auth, urls=[url])
-        except ValueError as error:
-            raise UsageError(f"--auth {name}: {error}.") from error
-    return found
-
-
-def secret_variables(texts: list[str]) -> SecretVariables:
-    """Read `NAME=env:VAR` arguments.
-
-    Raises:
-        UsageError: one is not of that form, its variable is not set, or a name is given twice or taken.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, rest = text.partition("=")
-        if not equals or not rest.startswith("env:"):
-            # what stands for the variable may be the secret itself
-            raise UsageError(
-                f"--secret {f'{name}=' if equals else ''}… is not of the form NAME=env:VAR.",
-                hint="It looks like --secret DATABASE_URL=env:DATABASE_URL.",
-            )
-        check_name(name)
-        if name in found:
-            raise UsageError(f"--secret {name} is given twice.", hint="Leave one of them out.")
-        found[name] = variable(rest.removeprefix("env:"), "--secret")
-    return SecretVariables(found)
-
-
-def variable(name: str, option: str) -> str:
-    """Read a variable of the environment that has to be there.
-
-    Raises:
-        UsageError: it is not set, or empty. The text never holds its value.
-    """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise UsageError(
-            f"{option} wants the name of an environment variable, such as API_KEY.",
-            hint="Put the value itself into that variable, not on the command line.",
-        )
-    value = os.environ.get(name)
-    if value is None or not value.strip():
-        raise UsageError(f"{option}: the environment variable {name} is not set.", hint="Export it first.")
-    return value
-
-
-def secret(name: str, option: str) -> StaticBearerAuth:
-    """Make a credential source of a variable of the environment.
-
-    Raises:
-        UsageError: the variable is not set, empty, or cannot be a credential. The text never holds its value.
-    """
-    value = variable(name, option)
-    if not (value.isascii() and value.isprintable()):
-        raise UsageError(
-            f"{option}: the environment variable {name} holds characters that no header can carry.",
-            hint="It may end in a line break, or be something else than a key.",
-        )
-    return StaticBearerAuth(value)
 
 
 def check_writable(path: Path) -> None:

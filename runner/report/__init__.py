@@ -1,5 +1,6 @@
 """What a run found, as one versioned value, and its views."""
 
+from runner.report.model_calls import FindingFacts, KindOfFinding, ModelUseFacts
 from runner.report.value import (
     FORMAT,
     BundleFacts,
@@ -24,11 +25,14 @@ __all__ = [
     "BundleFacts",
     "DatasetFacts",
     "EndpointFacts",
+    "FindingFacts",
     "GroupFacts",
     "HeaderCountFacts",
     "HeaderFacts",
+    "KindOfFinding",
     "LogFacts",
     "ModelFacts",
+    "ModelUseFacts",
     "OutcomeFacts",
     "RefusalFacts",
     "Report",

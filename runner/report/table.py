@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runner.report.model_calls import ModelUseFacts
 from runner.report.value import GroupFacts, OutcomeFacts, Report
 from runner.text import one_line
 
@@ -55,6 +57,14 @@ def summary(report: Report) -> list[Text]:
             parts.append(f"… {len(means) - MAX_COMPONENTS} more components, all in the JSON")
         shown = ", ".join(parts)
         lines.append(Text(f"mean rewards: {shown}"))
+    use = report.model_use()
+    if use is not None:
+        lines.append(Text(f"model calls: {_use(use)}"))
+    for kind in report.findings():
+        what = f"{kind.severity}: {kind.code} in {kind.rollouts} rollout{'s' if kind.rollouts > 1 else ''}"
+        example = f"{what}; {kind.rollout_id}, call {kind.example.call}"
+        style = "red" if kind.severity == "error" else "yellow"
+        lines.append(Text(f"{one_line(example, 200)}: {one_line(kind.example.message, 300)}", style=style))
     raised = [_raised(group.position, group.error) for group in report.groups if group.error is not None]
     lines += _some(raised, "groups", "red")
     if report.close_error:
@@ -74,12 +84,24 @@ def summary(report: Report) -> list[Text]:
     lines.append(
         Text(
             f"sandbox: {report.sandbox.level} (network {report.sandbox.network})"
+            f"{' · model gateway' if report.sandbox.credentials == 'gateway' else ''}"
             f" · Python {report.bundle.python_version} · {len(report.venv.packages)} packages"
             f" · model {one_line(report.model.name, 60)}",
             style="dim",
         )
     )
     return lines
+
+
+def _use(use: ModelUseFacts) -> str:
+    about = "about " if use.estimated else ""
+    parts = [
+        f"{use.calls}" + (f" ({use.failed} failed)" if use.failed else ""),
+        f"{about}{use.prompt_tokens:,} prompt and {use.completion_tokens:,} completion tokens",
+    ]
+    if use.seconds:
+        parts.append(f"median {statistics.median(use.seconds):.3g} s")
+    return " · ".join(parts)
 
 
 def _raised(position: int, error: str) -> str:

@@ -15,6 +15,8 @@ import msgspec
 from runner.broker import AuditCount, AuditEntry
 from runner.egress import Count
 from runner.record import RolloutRecord
+from runner.report.model_calls import FindingFacts, KindOfFinding, ModelUseFacts, finding_facts, kinds, model_use, total
+from runner.report.replay import ReplayFacts
 from runner.sandbox.endpoints import Endpoint
 from runner.text import printable_json
 
@@ -58,7 +60,8 @@ class EndpointFacts(_Facts, frozen=True):
 class SandboxFacts(_Facts, frozen=True):
     """How it was confined: the level, each mechanism in force, and the user id its processes ran under.
 
-    `not_limited` says what no limit held; `data` whether the worker had the real folder, an overlay or a copy.
+    `not_limited` says what no limit held; `data` whether the worker had the real folder, an overlay or a copy;
+    `credentials` whether it was handed headers or the keys of a gateway.
     """
 
     level: str
@@ -70,6 +73,7 @@ class SandboxFacts(_Facts, frozen=True):
     secrets: list[str] = []
     not_limited: list[str] = []
     data: str = ""
+    credentials: str = "headers"
 
 
 class ModelFacts(_Facts, frozen=True):
@@ -102,7 +106,8 @@ class OutcomeFacts(_Facts, frozen=True):
 
     `error` is the outcome's own. `cause` is the best text there is on a rollout that did not end well: that error,
     else the last warning it logged (a model that fails leaves `error` empty by contract). `stack` is where it was when
-    the runner ended it, or its worker ended.
+    the runner ended it, or its worker ended. `model_use` is there behind the gateway only. `began` is in seconds since
+    the run began, as far as that was seen.
     """
 
     rollout_id: str
@@ -113,11 +118,14 @@ class OutcomeFacts(_Facts, frozen=True):
     origin: str = "environment"
     ok: bool = False
     seconds: float | None = None
+    began: float | None = None
     logs: list[LogFacts] = []
     dropped_logs: int = 0
     transcript: list[Any] | None = None
     transcript_omitted_bytes: int = 0
     stack: str = ""
+    model_use: ModelUseFacts | None = None
+    findings: list[FindingFacts] = []
 
     def without_output(self) -> OutcomeFacts:
         """The same with transcript and logs counted as left out."""
@@ -195,6 +203,7 @@ class Report(_Facts, frozen=True):
     worker_output: dict[str, str] = {}
     close_error: str = ""
     interrupted: bool = False
+    replay: ReplayFacts | None = None
 
     @property
     def expected(self) -> int:
@@ -223,8 +232,9 @@ class Report(_Facts, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether all rollouts that were meant to run ended well, and the environment could be closed."""
-        return self.ok == self.expected and not self.close_error and not self.interrupted
+        """Whether all rollouts ended well, in a replay as they did before, and the environment could be closed."""
+        as_recorded = self.replay is None or not self.replay.findings
+        return self.ok == self.expected and as_recorded and not self.close_error and not self.interrupted
 
     def reasons(self) -> Counter[str]:
         """How often each termination reason came up."""
@@ -237,6 +247,14 @@ class Report(_Facts, frozen=True):
             for name, value in outcome.rewards.items():
                 values.setdefault(name, []).append(value)
         return {name: (sum(found) / len(found), len(found)) for name, found in values.items()}
+
+    def model_use(self) -> ModelUseFacts | None:
+        """The model calls of all rollouts together; `None` where no gateway saw them."""
+        return total(outcome.model_use for outcome in self.outcomes)
+
+    def findings(self) -> list[KindOfFinding]:
+        """What was found in model requests, by kind; errors first."""
+        return kinds((outcome.rollout_id, outcome.findings) for outcome in self.outcomes)
 
     def to_json(self) -> bytes:
         """Return the report as indented JSON with a final newline."""
@@ -285,12 +303,13 @@ def header_facts(audit: Iterable[AuditEntry], counts: Iterable[AuditCount]) -> H
     )
 
 
-def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFacts:
+def outcome_facts(record: RolloutRecord, scorable: Iterable[str], *, began: float | None = None) -> OutcomeFacts:
     """Turn a record into its part of the report.
 
     Args:
         record: What is known of the rollout.
         scorable: The environment's scorable termination reasons.
+        began: When it began, in seconds since the run did.
     """
     outcome = record.outcome
     ok = record.origin == "environment" and outcome.termination_reason in set(scorable) and outcome.error is None
@@ -304,6 +323,7 @@ def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFact
         origin=record.origin,
         ok=ok,
         seconds=record.seconds,
+        began=began,
         logs=[
             LogFacts(stream=line.stream, text=line.text, level=line.level, logger=line.logger) for line in record.logs
         ],
@@ -311,4 +331,6 @@ def outcome_facts(record: RolloutRecord, scorable: Iterable[str]) -> OutcomeFact
         transcript=record.transcript,
         transcript_omitted_bytes=record.transcript_omitted_bytes,
         stack=record.stack,
+        model_use=model_use(record),
+        findings=finding_facts(record),
     )

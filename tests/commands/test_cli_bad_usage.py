@@ -65,7 +65,6 @@ RUN_OPTIONS = {
     "--secret PATH=env:HOME": ["the secret PATH would replace a variable", "another name"],
     "--secret A-B=env:HOME": ["'A-B' is not the name of a secret variable", "underscores"],
     "--secret KEY=env:HOME --secret KEY=env:HOME": ["--secret KEY is given twice", "Leave one of them out"],
-    "--credentials gateway": ["'gateway' is not built yet", "headers"],
     "--credentials bogus": ["'bogus' is not known", "headers"],
     "--model mok": ["no model `mok`", "Did you mean `mock`?", "--base-url"],
     "--model gpt-4o": ["no model `gpt-4o`", "`mock:SCRIPT` and `local`", "--base-url"],

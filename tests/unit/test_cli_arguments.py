@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from runner.cli.bundle import constructor_arguments
+from runner.cli.credentials import bindings, secret
 from runner.cli.parser import count, parse_arguments, seconds
-from runner.cli.run import bindings, check_writable, secret, write_report
+from runner.cli.run import check_writable, plan_of, write_report
 from runner.errors import UsageError
 
 
@@ -80,9 +80,10 @@ def test_a_report_that_cannot_be_written_leaves_what_was_there(tmp_path: Path, m
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_parsing_a_command_line_gives_its_defaults() -> None:
+def test_what_a_command_line_does_not_say_is_as_a_plan_has_it() -> None:
     arguments = parse_arguments(["run", "folder"])
-    assert (arguments.dir, arguments.data, arguments.split) == (Path("folder"), Path(), "eval")
-    assert (arguments.group_size, arguments.workers, arguments.max_in_flight) == (4, 1, 64)
-    assert (arguments.sandbox, arguments.network, arguments.credentials) == ("auto", "open", "headers")
-    assert json.dumps(arguments.json) == "false"
+    assert (arguments.dir, arguments.json) == (Path("folder"), False)
+    plan = plan_of(arguments)
+    assert (plan.data, plan.split, plan.model.kind) == (Path(), "eval", "mock")
+    assert (plan.group_size, plan.workers, plan.max_in_flight) == (4, 1, 64)
+    assert (plan.sandbox, plan.network, plan.credentials) == ("auto", "open", None)
