@@ -59,8 +59,8 @@ LAZY_FILES = frozenset({"runner/__init__.py", "runner/cli/__init__.py"})
 
 LAZY_LIBRARIES = frozenset(
     {
-        "cloudpickle", "cryptography", "httpx", "importlib.metadata", "openai", "pickle", "pip", "platformdirs", "python_discovery",
-        "rich", "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
+        "cloudpickle", "cryptography", "httpx", "importlib.metadata", "openai", "pickle", "pip", "platformdirs",
+        "python_discovery", "rich", "starlette", "urllib.request", "uv", "uvicorn", "virtualenv", "xllamacpp",
     }
 )  # fmt: skip
 """Cost tens of milliseconds or more, or are optional: imported where they are used."""
