@@ -35,7 +35,7 @@ def test_the_folder_holds_the_worker_and_what_it_shares_with_the_caller(tmp_path
         "frames.py",
         "channel.py",
         "spinning.py",
-    "transcript.py",
+        "transcript.py",
     }
     assert files(folder).keys() == shared | WORKER | {"__init__.py"}
     for name, data in files(folder).items():
