@@ -55,6 +55,9 @@ if TYPE_CHECKING:
         UnreachableEvent,
         WorkerEvent,
     )
+    from runner.validation.plan import ValidationPlan
+    from runner.validation.validating import validate
+    from runner.validation.verdict import Verdict
 
 _HOMES = {
     "runner.artifact": ("Artifact", "read_artifact", "write_artifact"),
@@ -102,6 +105,9 @@ _HOMES = {
         "UnreachableEvent",
         "WorkerEvent",
     ),
+    "runner.validation.plan": ("ValidationPlan",),
+    "runner.validation.validating": ("validate",),
+    "runner.validation.verdict": ("Verdict",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -150,6 +156,8 @@ __all__ = [
     "UpstreamError",
     "Usage",
     "UsageError",
+    "ValidationPlan",
+    "Verdict",
     "WorkerEnd",
     "WorkerError",
     "WorkerEvent",
@@ -157,6 +165,7 @@ __all__ = [
     "WorkerStartError",
     "isolate",
     "read_artifact",
+    "validate",
     "write_artifact",
 ]
 

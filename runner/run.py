@@ -29,7 +29,7 @@ from runner.models.command import Announcement
 from runner.plan import RunPlan
 from runner.provision import Cache
 from runner.provision.plan import check_series
-from runner.record import Event, OnEvent, RecordEvent, RolloutRecord, WorkerEvent
+from runner.record import Event, OnEvent, RecordEvent, RolloutRecord, RolloutsEndedEvent, WorkerEvent
 from runner.recording.course import Course
 from runner.report.value import (
     FORMAT,
@@ -81,6 +81,8 @@ class Run:
         self._kept_bytes = self._course.held_bytes
         self._groups: list[GroupFacts] = []
         self._timings: dict[str, float] = {}
+        self._began = 0.0
+        self._ended: dict[str, float] = {}
         self._env: IsolatedEnvironment | None = None
         self._model: Announcement | None = None
         self._examples = self._due = 0
@@ -112,7 +114,7 @@ class Run:
         return report
 
     async def _run(self) -> None:
-        began = time.monotonic()
+        self._began = began = time.monotonic()
         # known from the metadata alone, so nothing is started for it
         check_series(self._artifact.bundle.metadata)
         endpoints = () if self._plan.model.base_url is None else (self._plan.model.base_url,)
@@ -239,7 +241,9 @@ class Run:
         """The rollouts of a group that have to run; the outcomes of the others are taken over."""
         rollout_ids = _rollout_ids(group)
         standing = self._course.standing(rollout_ids, scores_groups=scores_groups)
-        self._outcomes.update(standing)
+        # when they began is of another run
+        replace = msgspec.structs.replace
+        self._outcomes.update({rollout_id: replace(facts, began=None) for rollout_id, facts in standing.items()})
         return [rollout_id for rollout_id in rollout_ids if rollout_id not in standing]
 
     async def _run_group(
@@ -295,13 +299,17 @@ class Run:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RecordEvent):
             self._keep(event.record)
+        elif isinstance(event, RolloutsEndedEvent):
+            self._ended.update(dict.fromkeys(event.rollout_ids, time.monotonic() - self._began))
         elif isinstance(event, WorkerEvent):
             self._on_worker(event)
         if self._listener is not None:
             self._listener(event)
 
     def _keep(self, record: RolloutRecord) -> None:
-        facts = outcome_facts(record, self._scorable)
+        ended = self._ended.pop(record.rollout_id, None)
+        began = None if ended is None or record.seconds is None else round(max(0.0, ended - record.seconds), 3)
+        facts = outcome_facts(record, self._scorable, began=began)
         self._course.keep(record, facts)
         if self._kept_bytes + record.held_bytes > self._plan.limits.report_bytes:
             facts = facts.without_output()

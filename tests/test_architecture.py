@@ -45,7 +45,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ),
     ("account", "isolated", "isolating"),
     ("models",),
-    ("plan", "run", "recording", "packing", "proof", "report", "authoring"),
+    ("plan", "run", "recording", "packing", "proof", "report", "authoring", "validation"),
     ("cli",),
 )
 """Top-level names of `runner`, from the bottom up: each may import its own tier and those above it in this table."""

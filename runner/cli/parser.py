@@ -72,7 +72,9 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     _add_inspect(commands)
     _add_lock(commands)
     _add_prepare(commands)
+    _add_report(commands)
     _add_run(commands)
+    _add_validate(commands)
     return parser, commands
 
 
@@ -331,6 +333,18 @@ def _add_prepare(commands: Commands[Parser]) -> None:
     _common(parser, venv=True)
 
 
+def _add_report(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="show a report again, or make a page of it",
+        description="Show the report of a run that was kept, and make a page of it, to open in a browser.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("report", metavar="REPORT", type=Path, help="a record, or a report that --json-out wrote")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write it as a page, which is one file")
+    _common(parser, venv=False)
+
+
 def _add_run(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "run",
@@ -370,5 +384,36 @@ def _add_run(commands: Commands[Parser]) -> None:
     isolation.add_argument("--max-in-flight", metavar="N", type=count, help="rollouts at the same time (default: 64)")
     output = parser.add_argument_group("output")
     output.add_argument("--json-out", metavar="FILE", type=Path, help="write the report as JSON to a file too")
+    output.add_argument("--report", metavar="FILE", type=Path, help="write the report as a page, to open in a browser")
     output.add_argument("--show-output", action="store_true", help="show what the bundle printed and logged")
+    _common(parser, venv=True)
+
+
+def _add_validate(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "validate",
+        help="say whether an artifact does what an environment has to, and what is wrong with it",
+        description="Judge an artifact of anybody: look at it, load it, run a few rollouts, and run them again.",
+        epilog="Exit code 0: it is valid; 1: it is not; 3: it could not be judged. "
+        "Without --base-url, --model is mock (the default), mock:SCRIPT or local (a small real model).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of the artifact")
+    parser.add_argument("--data", metavar="PATH", type=Path, default=Path(), help="dataset folder (default: here)")
+    parser.add_argument("--split", choices=["train", "eval"], default="eval", help="dataset split (default: eval)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, default=120.0, help="seconds per rollout (default: 120)"
+    )
+    parser.add_argument(
+        "--max-context-tokens", metavar="N", type=count, default=2048, help="tokens of one rollout (default: 2048)"
+    )
+    _locked(parser)
+    _model(parser)
+    isolation = parser.add_argument_group("isolation")
+    isolation.add_argument(
+        "--sandbox", metavar="LEVEL", help="namespaces (default), landlock, off; or auto, the strongest there is"
+    )
+    _reach(isolation, "model-only (default with namespaces), open (default otherwise), or none")
+    output = parser.add_argument_group("output")
+    output.add_argument("--json-out", metavar="FILE", type=Path, help="write the verdict as JSON to a file too")
     _common(parser, venv=True)

@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +27,7 @@ from runner.provision import Cache
 from runner.recording.course import Course
 from runner.recording.recording import Recording
 from runner.report import Report
+from runner.report.page import page
 from runner.report.table import show
 from runner.run import Run, RunPlan
 from runner.text import one_line, printable
@@ -38,8 +40,9 @@ _PLAIN: Final = (
 
 def execute(arguments: argparse.Namespace) -> int:
     """Run what the arguments say."""
-    if arguments.json_out is not None:
-        check_writable(arguments.json_out)
+    for option, path in (("--json-out", arguments.json_out), ("--report", arguments.report)):
+        if path is not None:
+            check_writable(path, option)
     undertaking = _undertaking(arguments)
     course = undertaking.course
     if isinstance(course, Recording) and (finished := course.finished()) is not None:
@@ -92,20 +95,26 @@ def _undertaking(arguments: argparse.Namespace) -> Undertaking:
             hint="Leave out --credentials: what models are asked is recorded where the credentials are put in.",
         )
     plan = replace(plan, credentials="gateway")
-    own = () if arguments.json_out is None else (arguments.json_out,)
+    own = tuple(path for path in (arguments.json_out, arguments.report) if path is not None)
     return Undertaking(artifact, plan, Recording.new(arguments.record, artifact, plan, leave_out=own))
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
     data = report.to_json()
     table = results(json=arguments.json)
-    unwritten: OSError | None = None
+    # the page last: whatever became of making it, the data is there
+    files: dict[Path, Callable[[], bytes]] = {}
     if arguments.json_out is not None:
+        files[arguments.json_out] = lambda: data
+    if arguments.report is not None:
+        files[arguments.report] = lambda: page(report)
+    unwritten: tuple[Path, OSError] | None = None
+    for path, view in files.items():
         # before anything is shown, since whoever reads that may be gone
         try:
-            write_report(arguments.json_out, data)
+            write_report(path, view())
         except OSError as error:
-            unwritten = error
+            unwritten = (path, error)
     if arguments.show_output:
         _show_output(report)
     show(report, table)
@@ -114,11 +123,12 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_json(data)
     if unwritten is not None:
+        path, reason = unwritten
         raise RunnerError(
-            f"cannot write {arguments.json_out}: {unwritten.strerror}.", hint="The rollouts ran; see the table above."
-        ) from unwritten
-    if arguments.json_out is not None:
-        table.print(f"report: {arguments.json_out}", soft_wrap=True)
+            f"cannot write {path}: {reason.strerror}.", hint="The rollouts ran; see the table above."
+        ) from reason
+    for path in files:
+        table.print(f"report: {path}", soft_wrap=True)
     if arguments.record is not None:
         table.print(f"record: {arguments.record}", soft_wrap=True)
 
@@ -170,7 +180,7 @@ def plan_of(arguments: argparse.Namespace) -> RunPlan:
     )
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, option: str = "--json-out") -> None:
     """Find out before the run, not after it, that its result could not be written.
 
     Raises:
@@ -185,7 +195,7 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise UsageError(
-            f"cannot write --json-out {path}: {error.strerror}.", hint="Name a file in a folder you can write."
+            f"cannot write {option} {path}: {error.strerror}.", hint="Name a file in a folder you can write."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""`scripts/bench start|provision|worker|sandbox|model|gateway|all [--write] [--ours]`."""
+"""`scripts/bench start|provision|worker|sandbox|model|gateway|report|all [--write] [--ours]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import gateway, model, provision, sandbox, start, worker
+from scripts.benchmarks import gateway, model, provision, report, sandbox, start, worker
 from scripts.benchmarks.table import machine, render, write
 
 BENCHMARKS = {
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "sandbox": sandbox.measure,
     "model": model.measure,
     "gateway": gateway.measure,
+    "report": report.measure,
 }
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmax.bundle.findings.credentials import is_secret_name, secret_variables, without_values
+from benchmax.bundle.findings.credentials import (
+    is_secret_argument,
+    is_secret_name,
+    secret_variables,
+    secrets_in,
+    without_values,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,29 @@ def test_texts_are_shown_without_the_secrets_in_them() -> None:
     assert without_values(text, {"OPENAI_API_KEY": "zq-0123456789"}) == (
         "[OPENAI_API_KEY] and https://me:[password]@db.example/x and [secret]"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("key: sk-0123456789abcdefghij.", ["sk-0123456789abcdefghij"]),
+        ("postgres://me:s3cr3t-w0rd@db/x and http://you:0ther-0ne@host", ["s3cr3t-w0rd", "0ther-0ne"]),
+        ("postgres://me:password@db/x", []),
+        ("sk-short, and http://host:80/a@b", []),
+    ],
+)
+def test_every_secret_in_a_text_is_told_with_why(text: str, found: list[str]) -> None:
+    assert [value for value, _ in secrets_in(text)] == found
+    assert all(reason for _, reason in secrets_in(text))
+
+
+@pytest.mark.parametrize("piece", ["a.", "a://", "a://b", "b:", "sk-", "-----BEGIN A", "hf_"])
+@pytest.mark.timeout(20)
+def test_a_long_text_that_nearly_holds_secrets_is_looked_through_all_the_same(piece: str) -> None:
+    assert len([*secrets_in(f"a://{piece * 200_000}")]) <= 1
+
+
+def test_an_argument_is_secret_by_its_name_and_its_value() -> None:
+    assert is_secret_argument("api_key", "c0ffee-c0ffee")
+    assert not is_secret_argument("api_key", "none")
+    assert not is_secret_argument("sort_key", "c0ffee-c0ffee")

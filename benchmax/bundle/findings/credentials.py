@@ -28,7 +28,7 @@ _PLACEHOLDER: Final = re.compile(
     r"|x+|\*+)([-_ .]?\w*)"
     r"|(no|not)[-_ ].{0,20}|.*[-_ ](needed|required|used|placeholder)|<.*>|\$?\{.*\}"
 )
-_URL_PASSWORD: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
+_URL_PASSWORD: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,30}://[^/\s:@]*:([^/\s@]+)@")
 _SHAPES: Final = re.compile(
     r"\bsk-[A-Za-z0-9_-]{20,}|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}|\bhf_[A-Za-z0-9]{30,}"
     r"|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[A-Za-z0-9-]{10,}|\bAIza[0-9A-Za-z_-]{35}"
@@ -47,7 +47,7 @@ def secret_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names or values look like secrets, by name, longest value first."""
     found: dict[str, str] = {}
     for name, value in environment.items():
-        if is_secret_name(name) and _is_secret_value(value):
+        if is_secret_name(name) and is_secret_value(value):
             found[name] = value
         elif (match := _URL_PASSWORD.search(value)) and len(match[1]) >= _LEAST_LENGTH:
             found[name] = match[1]
@@ -99,7 +99,7 @@ def find_secrets(walk: Walk, secrets: Mapping[str, str], known: frozenset[Anchor
             yield _secret(node.path, reason, node.anchor.file, node.anchor.line)
     for node in walk.nodes:
         auth = as_instance(node.value, StaticBearerAuth)
-        if auth is not None and _is_secret_value(auth.token):
+        if auth is not None and is_secret_value(auth.token):
             reason = "StaticBearerAuth carries its token inside the bundle"
             yield _secret(node.path, reason, node.anchor.file, node.anchor.line)
 
@@ -120,6 +120,20 @@ def find_in_source(
         text = Text(f"{what} → source", line, file, first_line + number if file else 0, None, "")
         if reason := _reason(text, secrets):
             yield _secret(text.path, reason, text.file, text.line)
+
+
+def secrets_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each part of a text that looks like a secret whatever its name, and why it does."""
+    for match in _URL_PASSWORD.finditer(text):
+        if not _PLACEHOLDER.fullmatch(match[1]) and "{" not in match[1]:
+            yield match[1], "it is a URL with a password"
+    for match in _SHAPES.finditer(text):
+        yield match[0], "it has the form of a secret key"
+
+
+def is_secret_argument(name: str, value: str) -> bool:
+    """Whether an argument is named like a secret and has a value that may be one."""
+    return _names_credential(name) and is_secret_value(value)
 
 
 def find_in_pickle(pickled: bytes, secrets: Mapping[str, str]) -> Iterator[str]:
@@ -147,13 +161,11 @@ def _reason(text: Text, secrets: Mapping[str, str]) -> str:
     for name, value in secrets.items():
         if value in text.text:
             return f"it holds the value of the variable {name}"
-    if (match := _URL_PASSWORD.search(text.text)) and not _PLACEHOLDER.fullmatch(match[1]) and "{" not in match[1]:
-        return "it is a URL with a password"
-    if _SHAPES.search(text.text):
-        return "it has the form of a secret key"
+    for _, reason in secrets_in(text.text):
+        return reason
     if text.path.startswith("constructor_args["):
         last = _LAST_NAME.search(text.path)
-        if last is not None and _names_credential(last[1]) and _is_secret_value(text.text):
+        if last is not None and is_secret_argument(last[1], text.text):
             return f"the argument {last[1]!r} travels inside the bundle and is named like a secret"
     return ""
 
@@ -165,7 +177,8 @@ def _names_credential(name: str) -> bool:
     return last in _WORDS - {"KEY", "AUTH", "PASS"} or (last == "KEY" and len(words) > 1 and words[-2] in _KEY_OF)
 
 
-def _is_secret_value(value: str) -> bool:
+def is_secret_value(value: str) -> bool:
+    """Whether something that is named like a secret may be one by its value: it is long enough, and no placeholder."""
     return (
         len(value) >= _LEAST_LENGTH
         and not value.isspace()

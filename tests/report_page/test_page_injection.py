@@ -1,0 +1,84 @@
+"""Text of a bundle, wherever a report has any, is text in the page and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.report import OutcomeFacts, Report
+from runner.report.page import page
+from runner.text import one_line, printable
+from tests.report_page.reading import read
+from tests.report_page.reports import report, texts, with_text
+
+ATTACKS = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    "</style><img src=x onerror=alert(1)>",
+    "</title></head><body onload=alert(1)>",
+    "</noscript><svg/onload=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
+    "' autofocus onfocus=alert(1) x='",
+    "<!--<script>",
+    "]]>",
+    "&lt;b&gt;&#60;i&#62;",
+    "javascript:alert(1)",
+    "\u2028\u2029<\u2028",
+    "\x00<\x00script>",
+    "\u202e<txt.exe",
+    "\\u003cscript\\u003e",
+    "${alert(1)}{{alert(1)}}",
+)
+PLAIN = read(page(with_text(report(), lambda text: f"{text}-plain")))
+
+
+DECODER = msgspec.json.Decoder(list[OutcomeFacts])
+SPOKEN = {"error", "warning"}
+"""Severities, for which the page has words of its own."""
+
+
+def check(addition: str) -> None:
+    changed = with_text(report(), lambda text: text + addition)
+    found = read(page(changed))
+    assert found.shape == PLAIN.shape
+    assert found.scripts() == PLAIN.scripts()
+    assert found.styles() == PLAIN.styles()
+    assert found.policy() == PLAIN.policy()
+    links = {"href", "src", "id", "class", "role", "type"}
+    assert [one for one in found.attributes if one[0] in links] == [one for one in PLAIN.attributes if one[0] in links]
+    outcomes = [outcome for chunk in found.packed() for outcome in DECODER.decode(chunk)]
+    assert outcomes == changed.outcomes
+    said = set(texts(json.loads(msgspec.json.encode(outcomes))))
+    for text in all_texts(changed):
+        assert text in said or printable(text) in found.text or one_line(text) in found.text or text in SPOKEN
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_in_every_place_for_text_changes_nothing_of_the_page(attack: str) -> None:
+    check(attack)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
+def test_any_text_in_every_place_for_text_changes_nothing_of_the_page(text: str) -> None:
+    check(text)
+
+
+def test_every_text_of_a_report_can_be_read_in_its_page() -> None:
+    check("-plain")
+
+
+def all_texts(original: Report) -> list[str]:
+    """Every text of a report that is not the name of a field."""
+    collected: list[str] = []
+
+    def keep(text: str) -> str:
+        collected.append(text)
+        return text
+
+    with_text(original, keep)
+    return collected
