@@ -121,6 +121,11 @@ class Account(Environment[ExampleHandle, RolloutAttempt]):
         return "headers" if self._gateway is None else "gateway"
 
     @property
+    def calls_in_flight(self) -> int | None:
+        """Requests to models that the gateway is working on; `None` without the gateway."""
+        return None if self._gateway is None else self._gateway.calls_in_flight
+
+    @property
     def data(self) -> Literal["real folder", "overlay", "copy"]:
         """What workers have of the folder that was named beforehand, or of any other one."""
         if self._policy.level == "off":

@@ -29,8 +29,17 @@ from runner.models.command import Announcement
 from runner.plan import RunPlan
 from runner.provision import Cache
 from runner.provision.plan import check_series
-from runner.record import Event, OnEvent, RecordEvent, RolloutRecord, RolloutsEndedEvent, WorkerEvent
+from runner.record import (
+    Event,
+    OnEvent,
+    PhaseEvent,
+    RecordEvent,
+    RolloutRecord,
+    RolloutsEndedEvent,
+    WorkerEvent,
+)
 from runner.recording.course import Course
+from runner.report.tally import Count, Tally
 from runner.report.value import (
     FORMAT,
     BundleFacts,
@@ -85,7 +94,8 @@ class Run:
         self._ended: dict[str, float] = {}
         self._env: IsolatedEnvironment | None = None
         self._model: Announcement | None = None
-        self._examples = self._due = 0
+        self._examples = 0
+        self._count = Count()
         self._scorable: frozenset[str] = frozenset()
         self._output: dict[str, str] = {}
         self._finished = False
@@ -94,10 +104,10 @@ class Run:
         self._room = asyncio.Condition()
         self._in_flight = 0
 
-    @property
-    def expected(self) -> int:
-        """Rollouts that will run, once the dataset is known; 0 before."""
-        return self._due
+    def tally(self) -> Tally:
+        """Return how it stands, from whatever thread; the same however many rollouts there are."""
+        calls = None if self._env is None else self._env.calls_in_flight
+        return self._count.tally(unscored=len(self._ended), calls=calls)
 
     async def run(self) -> Report:
         """Do all of it.
@@ -199,6 +209,7 @@ class Run:
     async def _work(self, env: IsolatedEnvironment, model: Announcement) -> None:
         plan = self._plan
         self._scorable = env.scorable_termination_reasons
+        self._phase("dataset", f"creating the {plan.split} dataset")
         began = time.monotonic()
         try:
             dataset = await env.create_dataset(plan.split, plan.data, max_examples=plan.max_examples)
@@ -222,7 +233,7 @@ class Run:
             for i, example in enumerate(examples)
         ]
         due = [self._due_of(group, scores_groups=env.scores_groups) for group in self._groups]
-        self._due = sum(map(len, due))
+        self._count.expected = len(examples) * plan.group_size
         apart = self._course.apart and not env.scores_groups
         began = time.monotonic()
         try:
@@ -235,7 +246,9 @@ class Run:
                         await self._acquire(len(together))
                         group.create_task(self._run_group(env, model, position, example, together))
         finally:
+            self._count.over = True
             self._timings["rollouts_s"] = time.monotonic() - began
+            self._phase("close", "ending the workers")
 
     def _due_of(self, group: GroupFacts, *, scores_groups: bool) -> list[str]:
         """The rollouts of a group that have to run; the outcomes of the others are taken over."""
@@ -244,6 +257,8 @@ class Run:
         # when they began is of another run
         replace = msgspec.structs.replace
         self._outcomes.update({rollout_id: replace(facts, began=None) for rollout_id, facts in standing.items()})
+        for facts in standing.values():
+            self._count.keep(ok=facts.ok, reason=facts.termination_reason)
         return [rollout_id for rollout_id in rollout_ids if rollout_id not in standing]
 
     async def _run_group(
@@ -259,12 +274,16 @@ class Run:
             RolloutRequest(rollout_id, example, model.model, model.base_url, auth, split) for rollout_id in rollout_ids
         ]
         error: RunnerError | ValueError | None = None
+        self._count.begin(len(rollout_ids))
         try:
             await env.run_group(requests)
         except (RunnerError, ValueError) as failure:
             # recorded; the other groups go on
             error = failure
         finally:
+            self._count.lose(sum(rollout_id not in self._outcomes for rollout_id in rollout_ids))
+            for rollout_id in rollout_ids:
+                self._ended.pop(rollout_id, None)
             await self._release(len(rollout_ids))
         if self._course.failure is not None:
             raise self._course.failure
@@ -296,6 +315,9 @@ class Run:
             self._in_flight -= size
             self._room.notify_all()
 
+    def _phase(self, phase: str, message: str) -> None:
+        self._on_event(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - self._began))
+
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RecordEvent):
             self._keep(event.record)
@@ -316,6 +338,7 @@ class Run:
         else:
             self._kept_bytes += record.held_bytes
         self._outcomes[record.rollout_id] = facts
+        self._count.end(ok=facts.ok, reason=facts.termination_reason)
 
     def _on_worker(self, event: WorkerEvent) -> None:
         """Keep hold of each live worker's process, not of its number, which another process may get."""

@@ -49,6 +49,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 on_event=progress.on_event,
             ),
             tell=progress.note,
+            leave=progress.abandon,
         )
     console = results(json=arguments.json)
     _show(console, packed, arguments.target, arguments.out)

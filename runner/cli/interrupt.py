@@ -19,7 +19,11 @@ class InterruptedRunError(KeyboardInterrupt):
 
 
 def run_interruptible(
-    work: Coroutine[Any, Any, T], *, tell: Callable[[str], None], force: Callable[[], None] | None = None
+    work: Coroutine[Any, Any, T],
+    *,
+    tell: Callable[[str], None],
+    force: Callable[[], None] | None = None,
+    leave: Callable[[], None] | None = None,
 ) -> T:
     """Run a coroutine in an event loop of its own.
 
@@ -27,19 +31,23 @@ def run_interruptible(
         work: What to do. The first signal cancels it, so that it can end what it has started.
         tell: Called with a line about what a signal has set off.
         force: Called at the second signal, to kill what the cancelled work is waiting for.
+        leave: Called before the process ends at once.
 
     Raises:
         InterruptedRunError: a signal ended it.
     """
     with asyncio.Runner() as runner:
-        task, interrupted = runner.run(_watched(work, tell, force))
+        task, interrupted = runner.run(_watched(work, tell, force, leave))
     if interrupted:
         raise InterruptedRunError
     return task.result()
 
 
 async def _watched(
-    work: Coroutine[Any, Any, T], tell: Callable[[str], None], force: Callable[[], None] | None
+    work: Coroutine[Any, Any, T],
+    tell: Callable[[str], None],
+    force: Callable[[], None] | None,
+    leave: Callable[[], None] | None,
 ) -> tuple[asyncio.Task[T], bool]:
     loop = asyncio.get_running_loop()
     # a task of its own: this one must stay able to say how the other ended
@@ -50,12 +58,15 @@ async def _watched(
         nonlocal asked
         asked += 1
         if asked == 1:
-            tell(f"{name}: ending what is under way; once more kills it")
             task.cancel()
+            again = "kills it" if force is not None else "leaves at once"
+            tell(f"{name}: ending what is under way; once more {again}")
         elif asked == 2 and force is not None:
             tell(f"{name}: killing what is under way")
             force()
         else:
+            if leave is not None:
+                leave()
             # supervisors end their trees when this process goes, in whatever way
             os._exit(EXIT_INTERRUPTED)
 

@@ -28,6 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 on_event=progress.on_provision,
             ),
             tell=progress.note,
+            leave=progress.abandon,
         )
     path = arguments.dir / LOCK_NAME
     try:

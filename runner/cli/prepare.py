@@ -28,6 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 on_event=progress.on_provision,
             ),
             tell=progress.note,
+            leave=progress.abandon,
         )
     console = results(json=arguments.json)
     console.print(f"{venv.path}: Python {venv.python_version}, {len(venv.packages)} packages", soft_wrap=True)

@@ -58,9 +58,9 @@ def execute(arguments: argparse.Namespace) -> int:
     )
     interrupted = False
     report: Report | None
-    with Progress(lambda: run.expected) as progress:
+    with Progress(run.tally) as progress:
         try:
-            report = run_interruptible(run.run(), tell=progress.note, force=run.kill)
+            report = run_interruptible(run.run(), tell=progress.note, force=run.kill, leave=progress.abandon)
         except InterruptedRunError:
             interrupted = True
             report = run.report()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
+import stat
 import sys
 from typing import IO
 
@@ -32,9 +34,20 @@ def finish() -> str:
             stream.flush()
         except OSError as error:
             silence(stream)
-            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            if stream is sys.stdout and not has_gone(stream, error):
                 trouble = error.strerror or str(error)
     return trouble
+
+
+def has_gone(stream: IO[str], error: OSError) -> bool:
+    """Whether a stream could not be written because its reader went away, or its terminal was closed."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    try:
+        # of a terminal that was closed nothing else is left to be seen
+        return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def silence(stream: IO[str]) -> None:

@@ -25,7 +25,9 @@ def execute(arguments: argparse.Namespace) -> int:
     plan = plan_of(arguments)
     with Progress() as progress:
         verdict = run_interruptible(
-            validate(arguments.dir, plan, cache=Cache(), on_event=progress.on_event), tell=progress.note
+            validate(arguments.dir, plan, cache=Cache(), on_event=progress.on_event),
+            tell=progress.note,
+            leave=progress.abandon,
         )
     data = verdict.to_json()
     table = results(json=arguments.json)

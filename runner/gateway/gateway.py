@@ -133,6 +133,11 @@ class Gateway:
         """
         return self._server.handler(origin, tls, on_connect=on_connect)
 
+    @property
+    def calls_in_flight(self) -> int:
+        """Requests that it is working on, from when one has arrived until its answer has been sent."""
+        return self._server.requests_in_flight
+
     async def aclose(self) -> None:
         """End all sessions and connections. Safe to call twice."""
         for session in self._sessions:

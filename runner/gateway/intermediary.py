@@ -70,6 +70,11 @@ class Intermediary:
         self.direct: str | None = None
         """The host at which workers find it that share the caller's network, and its proxies."""
 
+    @property
+    def calls_in_flight(self) -> int:
+        """Requests that it is working on."""
+        return self._gateway.calls_in_flight
+
     async def start(self) -> None:
         """Be there for workers that start from now on."""
         origin: str

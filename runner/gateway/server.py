@@ -90,6 +90,11 @@ class Server:
         self._check_open()
         return partial(self._handle, self._factory(origin), tls, on_connect)
 
+    @property
+    def requests_in_flight(self) -> int:
+        """Requests that are being worked on; may be asked from any thread."""
+        return 0 if self._state is None else len(self._state.tasks)
+
     async def aclose(self) -> None:
         """Cut all connections, and wait for what was working for them. Safe to call twice."""
         self._closed = True

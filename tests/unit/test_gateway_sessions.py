@@ -9,7 +9,7 @@ import pytest
 
 from runner.gateway.session import Sessions
 from runner.limits import MAX_SESSION_ID_CHARS
-from tests.unit.gateway_lab import MODEL, QUESTION, Asked, Wire, chunk, lab
+from tests.unit.gateway_lab import MODEL, QUESTION, Asked, Wire, chunk, completion, lab
 
 
 async def test_collecting_a_session_ends_it_and_says_what_became_of_it() -> None:
@@ -179,3 +179,23 @@ def test_the_keys_of_sessions_that_are_over_are_not_kept_without_end(monkeypatch
     sessions.remove(Over())  # type: ignore[arg-type]  # what is removed needs no more
     assert len(sessions._ended) == 3
     assert b"\0" not in sessions._ended
+
+
+async def test_calls_in_flight_are_counted_until_they_are_answered() -> None:
+    released = asyncio.Event()
+
+    async def wait(asked: Asked, wire: Wire) -> None:
+        await released.wait()
+        await wire.whole(completion())
+
+    async with lab() as made:
+        assert made.gateway.calls_in_flight == 0
+        made.endpoint.doing = wait
+        session = made.open()
+        async with made.asking(session) as one, made.asking(session) as another:
+            await made.endpoint.until(lambda: len(made.endpoint.asked) == 2)
+            assert made.gateway.calls_in_flight == 2
+            released.set()
+            assert (await one.answer()).status == (await another.answer()).status == 200
+        await made.keep_busy()
+        assert made.gateway.calls_in_flight == 0
