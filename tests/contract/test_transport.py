@@ -169,8 +169,9 @@ async def test_closing_one_client_leaves_its_siblings_and_the_connections_alone(
     model_server.answer = lambda received: Reply(completion().body, held=received.body["model"] == "slow")
     slow, quick = rollout_client(model_server.url), rollout_client(model_server.url)
     pending = asyncio.create_task(slow.chat.completions.create(model="slow", messages=MESSAGES))
+    # otherwise it may come so late that it is sent on the other's connection
+    await asyncio.to_thread(model_server.wait_for_requests, 1)
     await quick.chat.completions.create(model="quick", messages=MESSAGES)
-    await asyncio.to_thread(model_server.wait_for_requests, 2)
     await quick.close()
     model_server.release()
     assert (await pending).choices[0].message.content == "42"
