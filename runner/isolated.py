@@ -319,8 +319,9 @@ class IsolatedEnvironment(Account):
         self, requests: Sequence[RolloutRequest[Any]], *, single: bool
     ) -> tuple[RolloutAttempt | None, Mapping[str, RolloutOutcome]]:
         check_examples(requests, self)
-        for request in requests:
-            self._reach.check(request.base_url)
+        # siblings ask at one place, mostly
+        for base_url in {request.base_url for request in requests}:
+            self._reach.check(base_url)
         # captured before the first wait: the caller's bindings are those of now
         scope = self._broker.scope(requests)
         if self._ready:

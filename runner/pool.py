@@ -218,21 +218,22 @@ class Pool:
             WorkerLostError: no worker could be started any more, or the environment was closed meanwhile.
         """
         slot = self._least_loaded()
-        # siblings share one handle, mostly
-        numbers = {handle.dataset for handle in {request.example.payload for request in requests}}
+        handles = [request.example.payload for request in requests]
+        # siblings share one, mostly
+        numbers = {handle.dataset for handle in {*handles}}
         child = slot.child
         if child is None or self._closed or not slot.ready(numbers):
             async with slot.held(len(requests)):
                 child = await self._child(slot)
                 try:
                     await self._prepare(slot, child, numbers)
-                    call = self._begin(slot, child, requests, scope, single=single)
+                    call = self._begin(slot, child, requests, handles, scope, single=single)
                 except (WorkerLostError, RemoteError) as error:
                     if isinstance(error, RemoteError) and not self._closed:
                         raise
                     return None, self._lost(requests, error, on_record)
         else:
-            call = self._begin(slot, child, requests, scope, single=single)
+            call = self._begin(slot, child, requests, handles, scope, single=single)
         outcomes = await child.conversation.finish(call)
         if call.worked:
             # what failed before does not count against the restarts any more
@@ -253,11 +254,11 @@ class Pool:
         slot: Slot,
         child: Child,
         requests: Sequence[RolloutRequest[ExampleHandle]],
+        handles: Sequence[ExampleHandle],
         scope: CallScope,
         *,
         single: bool,
     ) -> RolloutCall:
-        handles = [request.example.payload for request in requests]
         position = {
             handle: Position(slot.datasets[handle.dataset], handle.position) for handle in dict.fromkeys(handles)
         }
