@@ -16,8 +16,8 @@ from runner.artifact import Artifact
 from runner.broker import AuditCount, AuditEntry, Broker
 from runner.egress import Count, Traffic
 from runner.errors import RunnerError
-from runner.gateway.intermediary import Intermediary
 from runner.handle import ExampleHandle
+from runner.intermediary import Intermediary
 from runner.pool import Pool
 from runner.protocol import Ready
 from runner.provision import Venv

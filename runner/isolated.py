@@ -29,8 +29,8 @@ from runner.egress import Traffic, relays
 from runner.environ import HASH_SEED
 from runner.errors import RunnerError, UsageError, WorkerLostError
 from runner.gateway.exchange import Exchange
-from runner.gateway.intermediary import Intermediary
 from runner.handle import DatasetToken, ExampleHandle, check_examples
+from runner.intermediary import Intermediary
 from runner.launch import Launch, what_it_reads
 from runner.limits import Limits
 from runner.pool import Listeners, Pool

@@ -25,7 +25,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("artifact", "shipment", "inspecting"),
     ("provision",),
     ("broker",),
-    ("gateway", "record"),
+    ("gateway",),
+    ("record",),
     (
         "handle",
         "deadlines",
@@ -37,6 +38,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "variables",
         "reach",
         "launch",
+        "intermediary",
         "inspection",
         "auth_link",
         "obituary",

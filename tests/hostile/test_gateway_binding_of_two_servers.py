@@ -11,7 +11,7 @@ from benchmax.auth import ModelRequestContext, StaticBearerAuth
 from benchmax.envs import Example, RolloutRequest
 from runner.broker import Broker
 from runner.egress import Traffic
-from runner.gateway.intermediary import Intermediary
+from runner.intermediary import Intermediary
 from runner.limits import Limits
 from runner.protocol import HeaderRequest
 from runner.redaction import Redactor

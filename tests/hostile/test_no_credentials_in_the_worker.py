@@ -17,8 +17,7 @@ import pytest
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.envs import RolloutRequest
-from runner import Binding, Limits, WorkerEvent, isolate
-from runner.gateway import intermediary
+from runner import Binding, Limits, WorkerEvent, intermediary, isolate
 from runner.gateway.authority import Authority
 from runner.gateway.exchange import ModelCall, Upstream
 from runner.isolated import IsolatedEnvironment
