@@ -64,9 +64,7 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
         single: bool = False,
     ) -> None:
         super().__init__(number, scope, what)
-        # mostly those of the scope, in the same order
-        known = len(scope.requests) == len(requests)
-        self.requests = scope.requests if known else {request.rollout_id: request for request in requests}
+        self.requests = {request.rollout_id: request for request in requests}
         self.rollouts = len(self.requests)
         self.single = single
         self.attempt: RolloutAttempt | None = None

@@ -306,6 +306,15 @@ def test_what_is_said_of_a_refused_message_is_short_whatever_it_quotes() -> None
             ),
             "length <= 4096 - at `$.rollouts[0].rollout_id`",
         ),
+        (
+            RunGroup(
+                call=1,
+                split="eval",
+                rollouts=[RolloutSpec(rollout_id="r", dataset=1, position=0, model="m", base_url="u")],
+                bindings=["b"] * 1001,
+            ),
+            "length <= 1000 - at `$.bindings`",
+        ),
         (HeaderRequest(request=1, call=1, binding="", rollout=None, base_url="", model="", rollout_id=""), "binding"),
         (Headers(request=1, headers={"a": object()}), "Headers"),  # type: ignore[dict-item]  # the point
         (Cancel(call="1"), "Expected `int`, got `str`"),  # type: ignore[arg-type]  # the point
@@ -316,6 +325,19 @@ def test_a_message_that_the_other_end_would_refuse_is_not_sent(message: Any, tex
     with pytest.raises(FrameError) as caught:
         encode(message)
     assert text in str(caught.value)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, unique=True), st.text(min_size=1), st.lists(st.text(min_size=1)))
+def test_a_small_group_that_is_sent_without_a_second_look_is_one_that_the_other_end_takes(
+    ids: list[str], model: str, bindings: list[str]
+) -> None:
+    specs = [RolloutSpec(rollout_id=name, dataset=1, position=0, model=model, base_url="u") for name in ids]
+    message = RunGroup(call=1, split="eval", rollouts=specs, bindings=bindings)
+    try:
+        frame = encode(message)
+    except FrameError:
+        return
+    assert to_worker_decoder().decode(frame[4:]) == message
 
 
 def test_values_nested_in_themselves_are_not_sent() -> None:
