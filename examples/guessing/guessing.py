@@ -83,7 +83,9 @@ class Guessing(Environment[Secret, Game]):
                     response = await client.chat.completions.create(model=request.model, messages=messages)
                 except OpenAIError as error:
                     # the model's server failed, not the model: an outcome without rewards, and the siblings go on
-                    raise RolloutFailure("model_error", f"{type(error).__name__}: {error}") from error
+                    used_up = getattr(error, "code", None) == "context_budget_exceeded"
+                    reason = "context_exceeded" if used_up else "model_error"
+                    raise RolloutFailure(reason, f"{type(error).__name__}: {error}") from error
                 if not response.choices:
                     raise RolloutFailure("model_error", "The model's answer has no choices.")
                 text = response.choices[0].message.content or ""

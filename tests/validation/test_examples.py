@@ -63,7 +63,7 @@ def scripted(model: RunningModel, data: str, **options: Any) -> ValidationPlan:
 @pytest.mark.parametrize(
     ("name", "environment", "warnings"),
     [
-        ("guessing", "Guessing", ["context-not-told"]),
+        ("guessing", "Guessing", []),
         ("maze", "Maze", []),
     ],
 )

@@ -70,7 +70,9 @@ class Starter(Environment[Sum, Tries]):
                     response = await client.chat.completions.create(model=request.model, messages=messages)
                 except OpenAIError as error:
                     # the server failed, not the model: no reward for this rollout, and its siblings go on
-                    raise RolloutFailure("model_error", f"{type(error).__name__}: {error}") from error
+                    used_up = getattr(error, "code", None) == "context_budget_exceeded"
+                    reason = "context_exceeded" if used_up else "model_error"
+                    raise RolloutFailure(reason, f"{type(error).__name__}: {error}") from error
                 text = (response.choices[0].message.content if response.choices else None) or ""
                 answers.append(last_number(text))
                 if answers[-1] == payload.left + payload.right:
