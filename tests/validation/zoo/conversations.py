@@ -74,18 +74,26 @@ class RewardOfAHash(Sound):
         return {**rewards, "style": hash(str(messages)) % 1000 / 1000}
 
 
-class PromptOfChance(Sound):
+class AnswersOfChance(Sound):
+    """What the model is asked is left to chance, so are its answers: only the example makes the rewards differ."""
+
+    async def score(self, request: Request, reason: str, messages: Conversation) -> RewardMap:
+        rewards = await super().score(request, reason, messages)
+        return {**rewards, "size": request.example.payload["answer"] / 100}
+
+
+class PromptOfChance(AnswersOfChance):
     finds = "request-differs"
 
     def prompt(self, row: dict[str, Any]) -> str:
         return f"{row['question']} ({os.urandom(8).hex()})"
 
 
-class ToolOfChance(Sound):
+class ToolOfChance(AnswersOfChance):
     finds = "request-differs"
 
     def run_tool(self, call: dict[str, Any]) -> str:
-        return super().run_tool(call) + " " * os.urandom(1)[0]
+        return f"{super().run_tool(call)} ({os.urandom(8).hex()})"
 
 
 class LastExampleWins(Sound):
