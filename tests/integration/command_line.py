@@ -79,7 +79,7 @@ class Running:
 
     def finish(self) -> Finished:
         """Wait for the end."""
-        out, err = self.process.communicate(timeout=40)
+        out, err = self.process.communicate(timeout=100)
         return Finished(self.process.returncode, (out or b"").decode(), (self._err + err).decode())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import age, size
+from runner.cli.syntax import age, size
 from runner.provision import Cache, Venv, provision_packages
 from runner.provision.cache import lease_file
 from runner.provision.options import ProvisionOptions
