@@ -6,7 +6,7 @@ import argparse
 import errno
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -108,13 +108,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
         files[arguments.json_out] = lambda: data
     if arguments.report is not None:
         files[arguments.report] = lambda: page(report)
-    unwritten: tuple[Path, OSError] | None = None
-    for path, view in files.items():
-        # before anything is shown, since whoever reads that may be gone
-        try:
-            write_report(path, view())
-        except OSError as error:
-            unwritten = (path, error)
+    # before anything is shown, since whoever reads that may be gone
+    unwritten = write_views(files)
     if arguments.show_output:
         _show_output(report)
     show(report, table)
@@ -123,10 +118,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_json(data)
     if unwritten is not None:
-        path, reason = unwritten
-        raise RunnerError(
-            f"cannot write {path}: {reason.strerror}.", hint="The rollouts ran; see the table above."
-        ) from reason
+        unwritten.hint = "The rollouts ran; see the table above."
+        raise unwritten
     for path in files:
         table.print(f"report: {path}", soft_wrap=True)
     if arguments.record is not None:
@@ -197,6 +190,18 @@ def check_writable(path: Path, option: str = "--json-out") -> None:
         raise UsageError(
             f"cannot write {option} {path}: {error.strerror}.", hint="Name a file in a folder you can write."
         ) from error
+
+
+def write_views(files: Mapping[Path, Callable[[], bytes]]) -> RunnerError | None:
+    """Write every view that can be written; return what is to be said of one that cannot."""
+    unwritten = None
+    for path, view in files.items():
+        try:
+            write_report(path, view())
+        except OSError as error:
+            unwritten = RunnerError(f"cannot write {path}: {error.strerror}.")
+            unwritten.__cause__ = error
+    return unwritten
 
 
 def replaceable(path: Path) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from pathlib import Path
 
 from runner.cli.console import results, write_json
 from runner.cli.credentials import bindings, secret, secret_variables
 from runner.cli.interrupt import run_interruptible
 from runner.cli.packages import provision_options
 from runner.cli.progress import Progress
-from runner.cli.run import check_writable, write_report
-from runner.errors import RunnerError, UsageError
+from runner.cli.run import check_writable, write_views
+from runner.errors import UsageError
 from runner.models import parse_model
 from runner.provision import Cache
+from runner.report.page import validation_page
 from runner.validation import ValidationPlan, validate
 from runner.validation.plan import limits_of
 from runner.validation.table import show
@@ -20,33 +23,34 @@ from runner.validation.table import show
 
 def execute(arguments: argparse.Namespace) -> int:
     """Judge what the arguments say."""
-    if arguments.json_out is not None:
-        check_writable(arguments.json_out)
+    for option, path in (("--json-out", arguments.json_out), ("--report", arguments.report)):
+        if path is not None:
+            check_writable(path, option)
     plan = plan_of(arguments)
     with Progress() as progress:
         verdict = run_interruptible(
-            validate(arguments.dir, plan, cache=Cache(), on_event=progress.on_event),
+            validate(arguments.dir, plan, cache=Cache(), on_event=progress.on_event, keep=True),
             tell=progress.note,
             leave=progress.abandon,
         )
     data = verdict.to_json()
     table = results(json=arguments.json)
-    unwritten: OSError | None = None
+    # the page last: whatever became of making it, the data is there
+    files: dict[Path, Callable[[], bytes]] = {}
     if arguments.json_out is not None:
-        # before anything is shown, since whoever reads that may be gone
-        try:
-            write_report(arguments.json_out, data)
-        except OSError as error:
-            unwritten = error
+        files[arguments.json_out] = lambda: data
+    if arguments.report is not None:
+        files[arguments.report] = lambda: validation_page(verdict)
+    # before anything is shown, since whoever reads that may be gone
+    unwritten = write_views(files)
     show(verdict, table)
     if arguments.json:
         write_json(data)
     if unwritten is not None:
-        raise RunnerError(
-            f"cannot write {arguments.json_out}: {unwritten.strerror}.", hint="The verdict is shown above."
-        ) from unwritten
-    if arguments.json_out is not None:
-        table.print(f"verdict: {arguments.json_out}", soft_wrap=True)
+        unwritten.hint = "The verdict is shown above."
+        raise unwritten
+    for path in files:
+        table.print(f"{'page' if path == arguments.report else 'verdict'}: {path}", soft_wrap=True)
     return verdict.exit_code
 
 

@@ -5,7 +5,7 @@ caller's or the host's fault.
 """
 
 from runner.validation.plan import ValidationPlan
-from runner.validation.validating import validate
+from runner.validation.validating import Validation, validate
 from runner.validation.verdict import CheckFacts, Verdict
 
-__all__ = ["CheckFacts", "ValidationPlan", "Verdict", "validate"]
+__all__ = ["CheckFacts", "Validation", "ValidationPlan", "Verdict", "validate"]

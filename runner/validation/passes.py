@@ -7,6 +7,7 @@ whose worker ended, is a result like any other; only the caller's or the host's 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -56,11 +57,13 @@ class Ended:
         group: Which.
         records: Of each rollout that has an outcome.
         raised: What `run_group` raised, if it did: code of the bundle, or the end of its worker.
+        seen: When rollouts were seen to end, by the monotonic clock; scoring of their group comes after that.
     """
 
     group: Group
     records: dict[str, RolloutRecord] = field(default_factory=dict)
     raised: RunnerError | None = None
+    seen: dict[str, float] = field(default_factory=dict)
 
     @property
     def ended(self) -> Mapping[str, object]:
@@ -116,14 +119,17 @@ class Stage:
         self.first: Sequence[Example[ExampleHandle]] = ()
         """What it made when it was asked for one."""
         self._records: dict[str, RolloutRecord] = {}
+        self._seen: dict[str, float] = {}
         self._lockstep: Lockstep | None = None
 
     def on_event(self, event: Event) -> None:
         """Take in what its environment tells."""
         if isinstance(event, RecordEvent):
             self._records[event.record.rollout_id] = event.record
-        elif isinstance(event, RolloutsEndedEvent) and self._lockstep is not None:
-            self._lockstep.ended(event.rollout_ids)
+        elif isinstance(event, RolloutsEndedEvent):
+            self._seen.update(dict.fromkeys(event.rollout_ids, time.monotonic()))
+            if self._lockstep is not None:
+                self._lockstep.ended(event.rollout_ids)
         self._listener(event)
 
     async def together(self, groups: Sequence[Group], exchange: Exchange, asking: Asking) -> list[Ended]:
@@ -163,6 +169,7 @@ class Stage:
     async def _run(self, group: Group, asking: Asking) -> Ended:
         for name in group.rollout_ids:
             self._records.pop(name, None)
+            self._seen.pop(name, None)
         example = self.examples[group.position]
         result = Ended(group)
         try:
@@ -172,6 +179,7 @@ class Stage:
                 raise
             result.raised = error
         result.records = {name: self._records[name] for name in group.rollout_ids if name in self._records}
+        result.seen = {name: self._seen[name] for name in group.rollout_ids if name in self._seen}
         return result
 
 

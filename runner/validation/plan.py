@@ -10,7 +10,7 @@ from typing import Final
 from benchmax.auth import ModelAuth
 from benchmax.envs.shared_types import DatasetSplit
 from runner.broker import AuthValue
-from runner.limits import Limits
+from runner.limits import MIB, Limits
 from runner.models import ModelChoice, parse_model
 from runner.plan import check_target
 from runner.provision.options import ProvisionOptions
@@ -26,6 +26,9 @@ ROLLOUT_S: Final = 120.0
 MODEL_CALLS: Final = 200
 """Model calls of one rollout: more than a conversation of that many tokens has turns."""
 
+REPORT_BYTES: Final = 16 * MIB
+"""What is kept of transcripts and logs: all of some conversations of that many tokens, unless they print much."""
+
 
 def limits_of(*, rollout_s: float = ROLLOUT_S, context_tokens: int = CONTEXT_TOKENS) -> Limits:
     """Return what a bundle may use while it is judged.
@@ -37,6 +40,7 @@ def limits_of(*, rollout_s: float = ROLLOUT_S, context_tokens: int = CONTEXT_TOK
     return Limits(
         context_tokens=context_tokens,
         model_calls_per_rollout=MODEL_CALLS,
+        report_bytes=REPORT_BYTES,
         rollout_s=rollout_s,
         scoring_s=rollout_s,
         dataset_s=rollout_s,

@@ -7,7 +7,6 @@ fault raises, and so does the host's, unless the bundle is known to be invalid b
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,21 +16,18 @@ from benchmax.auth import ModelAuth
 from benchmax.bundle import Bundle
 from benchmax.bundle.findings.finding import Finding
 from runner.artifact import Artifact
-from runner.environ import HASH_SEED
 from runner.errors import RemoteError, RunnerError, WorkerStartError
 from runner.models import SampleAuth
 from runner.provision import Cache
 from runner.provision.plan import check_series
 from runner.provision.wheel import own_version
 from runner.record import OnEvent
-from runner.report.value import BundleFacts, DatasetFacts, ModelFacts, SandboxFacts, VenvFacts, outcome_facts
+from runner.report.value import Report
 from runner.run import Anonymous
-from runner.sandbox.levels import what_is_not_limited
-from runner.sandbox.machine import this_machine
-from runner.sandbox.plan import mechanisms
 from runner.validation.bindings import Bindings
 from runner.validation.codes import KINDS
 from runner.validation.examples import check_dataset
+from runner.validation.facts import Facts
 from runner.validation.failures import Baseline, Failures
 from runner.validation.imports import Site, delayed, without
 from runner.validation.ledger import Ledger
@@ -43,7 +39,7 @@ from runner.validation.statics import Looked, StoppedError, look
 from runner.validation.steadiness import Repeated, check_steadiness, repeat
 from runner.validation.tape import Playbacks, Taping
 from runner.validation.verdict import FORMAT, Verdict
-from runner.validation.workers import Workers
+from runner.validation.workers import OnRollout, Workers
 
 ALONE_S: Final = 60.0
 """What rollouts that run one after the other may take together, about; slow ones are fewer."""
@@ -55,6 +51,8 @@ async def validate(
     *,
     cache: Cache | None = None,
     on_event: OnEvent | None = None,
+    on_rollout: OnRollout | None = None,
+    keep: bool = False,
 ) -> Verdict:
     """Judge a bundle.
 
@@ -63,6 +61,8 @@ async def validate(
         plan: How; with the mock model in the strongest sandbox when `None`.
         cache: Where venvs are kept; the user's cache folder when `None`.
         on_event: Told what happens, on the event loop.
+        on_rollout: Told of each rollout that has ended, of all passes, on the event loop.
+        keep: Whether the verdict has the first pass whole, as its page shows it, and not the first two siblings alone.
 
     Returns:
         What was found, whatever the bundle does.
@@ -72,7 +72,9 @@ async def validate(
         SandboxUnavailableError: the sandbox or network that was asked for does not work here.
         RunnerError: this machine cannot run the bundle: no interpreter, no package index, no room.
     """
-    validation = Validation(plan or ValidationPlan(), cache=cache or Cache(), on_event=on_event)
+    validation = Validation(
+        plan or ValidationPlan(), cache=cache or Cache(), on_event=on_event, on_rollout=on_rollout, keep=keep
+    )
     return await validation.run(artifact)
 
 
@@ -83,17 +85,35 @@ class Validation:
         plan: How to judge.
         cache: Where venvs are kept.
         on_event: Told what happens.
+        on_rollout: Told of each rollout that has ended.
+        keep: Keep the first pass whole.
     """
 
-    def __init__(self, plan: ValidationPlan, *, cache: Cache, on_event: OnEvent | None) -> None:
+    def __init__(
+        self,
+        plan: ValidationPlan,
+        *,
+        cache: Cache,
+        on_event: OnEvent | None = None,
+        on_rollout: OnRollout | None = None,
+        keep: bool = False,
+    ) -> None:
         self._plan = plan
         self._cache = cache
         self._on_event = on_event
+        self._on_rollout = on_rollout
         self._ledger = Ledger()
-        self._looked: Looked | None = None
-        self._workers: Workers | None = None
+        self._keep = keep
+        self._facts = Facts(plan)
         self._delayed: Sequence[Finding] = ()
         self._first: Ended | None = None
+        self._report: Report | None = None
+
+    @property
+    def calls_in_flight(self) -> int:
+        """Calls to models that its workers are waiting for."""
+        workers = self._facts.workers
+        return 0 if workers is None else workers.calls_in_flight
 
     async def run(self, source: Bundle | Artifact | Path | str) -> Verdict:
         """Make every check that can be made.
@@ -128,10 +148,18 @@ class Validation:
         return "a worker failed that was well before"
 
     async def _run(self, source: Bundle | Artifact | Path | str) -> None:
-        looked = self._looked = await look(source, self._plan, self._ledger)
+        looked = self._facts.looked = await look(source, self._plan, self._ledger)
         looked.check()
         check_series(looked.artifact.bundle.metadata)
-        workers = self._workers = Workers(looked, self._plan, self._ledger, cache=self._cache, on_event=self._on_event)
+        workers = Workers(
+            looked,
+            self._plan,
+            self._ledger,
+            cache=self._cache,
+            on_event=self._on_event,
+            on_rollout=self._on_rollout,
+        )
+        self._facts.workers = workers
         async with workers.ready() as stages:
             await self._judge(looked, workers, stages)
 
@@ -198,6 +226,7 @@ class Validation:
         unlucky: Problem | None = None
         with ledger.checking("siblings"):
             while True:
+                began = time.monotonic()
                 tape = Taping(clean=stage.env.clean, base_url=asking.model.base_url)
                 results = await stage.together(groups, tape, asking)
                 tape.settle(name for group in groups for name in group.rollout_ids)
@@ -205,6 +234,8 @@ class Validation:
                 evidence = Evidence(scorable, tape.bound, Bindings(stage.env, self._plan.auth))
                 judged = judge(results, evidence)
                 self._first = results[0]
+                if self._keep:
+                    self._report = self._facts.first_pass(results, began)
                 if unlucky is not None or not judged.worth_repeating:
                     break
                 unlucky = judged.problems[0]
@@ -244,76 +275,20 @@ class Validation:
         return Anonymous() if self._plan.model.kind == "endpoint" else SampleAuth()
 
     def _verdict(self, seconds: float) -> Verdict:
-        ledger, workers = self._ledger, self._workers
-        siblings = []
-        if self._first is not None and workers is not None and workers.stages is not None:
-            scorable = workers.stages[0].env.scorable_termination_reasons
-            siblings = [outcome_facts(record, scorable) for record in self._first.records.values()]
+        ledger, facts = self._ledger, self._facts
         return Verdict(
             format=FORMAT,
             judgement=ledger.judgement,
-            bundle=self._bundle_facts(),
-            venv=None if workers is None else _venv_facts(workers),
-            sandbox=None if workers is None else self._sandbox_facts(workers),
-            model=None if workers is None else self._model_facts(workers),
-            dataset=None if workers is None else self._dataset_facts(workers),
+            bundle=facts.bundle(),
+            venv=facts.venv(),
+            sandbox=facts.sandbox(),
+            model=facts.model(),
+            dataset=facts.dataset(),
             findings=ledger.findings,
             checks=ledger.checks,
-            siblings=siblings,
-            rollouts=0 if workers is None else workers.rollouts,
+            siblings=[] if self._first is None else facts.outcomes(self._first),
+            report=self._report,
+            rollouts=0 if facts.workers is None else facts.workers.rollouts,
             benchmax=own_version(),
             seconds=round(seconds, 3),
         )
-
-    def _bundle_facts(self) -> BundleFacts | None:
-        if self._looked is None:
-            return None
-        metadata = self._looked.artifact.bundle.metadata
-        ready = None if self._workers is None else self._workers.stages
-        return BundleFacts(
-            digest=self._looked.artifact.digest,
-            python_version=metadata.python_version,
-            benchmax_version=metadata.benchmax_version,
-            pip_dependencies=list(metadata.pip_dependencies),
-            environment=self._looked.overview.environment if ready is None else ready[0].env.environment_name,
-        )
-
-    def _sandbox_facts(self, workers: Workers) -> SandboxFacts | None:
-        if workers.stages is None:
-            return None
-        env = workers.stages[0].env
-        return SandboxFacts(
-            level=env.policy.level,
-            network=env.policy.network,
-            mechanisms=list(mechanisms(env.policy, this_machine())),
-            uid=os.geteuid(),
-            hash_seed=HASH_SEED,
-            secrets=list(env.secrets),
-            data=env.data,
-            not_limited=list(what_is_not_limited(env.policy.level, self._plan.limits)),
-        )
-
-    def _model_facts(self, workers: Workers) -> ModelFacts | None:
-        if workers.model is None:
-            return None
-        return ModelFacts(kind=self._plan.model.kind, name=workers.model.model, base_url=workers.model.base_url)
-
-    def _dataset_facts(self, workers: Workers) -> DatasetFacts | None:
-        if workers.stages is None or not workers.stages[0].examples:
-            return None
-        path = os.fsencode(self._plan.data.absolute()).decode("utf-8", "backslashreplace")
-        return DatasetFacts(split=self._plan.split, path=path, examples=len(workers.stages[0].examples))
-
-
-def _venv_facts(workers: Workers) -> VenvFacts | None:
-    venv = workers.venv
-    if venv is None:
-        return None
-    return VenvFacts(
-        key=venv.key,
-        path=os.fsencode(venv.path).decode("utf-8", "backslashreplace"),
-        python=os.fsencode(venv.base_python).decode("utf-8", "backslashreplace"),
-        packages=dict(venv.packages),
-        installer=venv.installer,
-        warnings=list(venv.warnings),
-    )

@@ -11,7 +11,18 @@ from typing import Final, Literal
 import msgspec
 
 from benchmax.bundle.findings.finding import Finding
-from runner.report.value import BundleFacts, DatasetFacts, ModelFacts, OutcomeFacts, SandboxFacts, VenvFacts
+from runner.report.value import FORMAT as REPORT_FORMAT
+from runner.report.value import (
+    BundleFacts,
+    DatasetFacts,
+    GroupFacts,
+    HeaderFacts,
+    ModelFacts,
+    OutcomeFacts,
+    Report,
+    SandboxFacts,
+    VenvFacts,
+)
 from runner.text import printable_json
 
 FORMAT: Final = 1
@@ -56,6 +67,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         findings: What is wrong, errors first.
         checks: Every check, in their order.
         siblings: The outcomes of the two siblings of the first example.
+        report: The whole first pass, as the report of a run has it; `None` where it was not to be kept, or none ran.
         rollouts: Rollouts that ended, of all passes.
         benchmax: The release that judged.
         seconds: How long everything took.
@@ -71,6 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding] = []
     checks: list[CheckFacts] = []
     siblings: list[OutcomeFacts] = []
+    report: Report | None = None
     rollouts: int = 0
     benchmax: str = ""
     seconds: float = 0.0
@@ -89,6 +102,26 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def warnings(self) -> list[Finding]:
         """The findings that do not."""
         return [found for found in self.findings if found.severity == "warning"]
+
+    @property
+    def first_pass(self) -> Report | None:
+        """The first pass as far as it is here: of one that was not kept the two siblings; `None` without a rollout."""
+        if self.report is not None or not self.siblings:
+            return self.report
+        if not (self.bundle and self.venv and self.sandbox and self.model and self.dataset):
+            return None
+        group = GroupFacts(position=0, example_id="not known", outcomes=self.siblings, rollouts=len(self.siblings))
+        return Report(
+            format=REPORT_FORMAT,
+            bundle=self.bundle,
+            venv=self.venv,
+            sandbox=self.sandbox,
+            model=self.model,
+            dataset=self.dataset,
+            groups=[group],
+            headers=HeaderFacts(),
+            timings={},
+        )
 
     @property
     def exit_code(self) -> int:

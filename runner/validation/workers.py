@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from runner.isolating import isolate
 from runner.models.command import Announcement
 from runner.models.server import serving
 from runner.provision import Cache, ProvisionEvent, Venv, lock_beside, provision
-from runner.record import Event, OnEvent, PhaseEvent, RecordEvent, RolloutsEndedEvent
+from runner.record import Event, OnEvent, PhaseEvent, RecordEvent, RolloutRecord, RolloutsEndedEvent
 from runner.sandbox.levels import AUTO
 from runner.validation.bindings import Bindings
 from runner.validation.imports import missing_module, undeclared
@@ -28,6 +28,9 @@ from runner.validation.plan import ValidationPlan
 from runner.validation.siblings import quoted
 from runner.validation.statics import Looked, StoppedError
 from runner.validation.tape import Switch, Through
+
+OnRollout = Callable[[str, RolloutRecord], None]
+"""Told of the phase in which a rollout has ended, `rollouts` or `checks`, and what is known of it."""
 
 OTHER_SEED: Final = 1
 """Of the second worker: what depends on hashes of texts, such as the order of a set, is another there."""
@@ -47,10 +50,18 @@ class Workers:
         ledger: Takes down what is found.
         cache: Where venvs are kept.
         on_event: Told what happens.
+        on_rollout: Told of each rollout that has ended.
     """
 
     def __init__(
-        self, looked: Looked, plan: ValidationPlan, ledger: Ledger, *, cache: Cache, on_event: OnEvent | None
+        self,
+        looked: Looked,
+        plan: ValidationPlan,
+        ledger: Ledger,
+        *,
+        cache: Cache,
+        on_event: OnEvent | None,
+        on_rollout: OnRollout | None = None,
     ) -> None:
         self._looked = looked
         self._plan = plan
@@ -67,6 +78,9 @@ class Workers:
         """Once both are ready."""
         self.rollouts = 0
         """Rollouts that have ended, of all passes."""
+        self._on_rollout = on_rollout
+        self._every: list[Stage] = []
+        self._phase = ""
 
     @contextlib.asynccontextmanager
     async def ready(self) -> AsyncIterator[tuple[Stage, Stage]]:
@@ -111,6 +125,11 @@ class Workers:
             with contextlib.suppress(RunnerError):
                 await stage.env.aclose()
 
+    @property
+    def calls_in_flight(self) -> int:
+        """Calls to models that they are waiting for."""
+        return sum(stage.env.calls_in_flight or 0 for stage in self._every)
+
     def _stage(self, seed: int) -> Stage:
         plan = self._plan
         stage = Stage(Switch(Through()), self._on_event)
@@ -136,6 +155,7 @@ class Workers:
             if plan.sandbox is None:
                 error.hint = f"{error.hint} Or name a weaker level that will do: --sandbox landlock, or off.".strip()
             raise
+        self._every.append(stage)
         return stage
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
@@ -225,12 +245,15 @@ class Workers:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RecordEvent):
             self.rollouts += 1
+            if self._on_rollout is not None:
+                self._on_rollout(self._phase, event.record)
         # two workers say the same of how they start, and how rollouts go is nobody's interest before they are judged
         elif not isinstance(event, PhaseEvent | RolloutsEndedEvent) and self._listener is not None:
             self._listener(event)
 
     def tell(self, phase: str, message: str) -> None:
         """Tell that something has begun."""
+        self._phase = phase
         if self._listener is not None:
             self._listener(PhaseEvent(phase=phase, message=message, elapsed_s=time.monotonic() - self._began))
 

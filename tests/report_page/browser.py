@@ -11,11 +11,14 @@ import select
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 30
+ANSWER_S = 150
+"""For the browser itself, which may be waiting for a page."""
+
 NOBODY = 65534
 
 FLAGS = (
@@ -61,12 +64,17 @@ class Tab:
         self.prefer()
         self.tell("Emulation.setScriptExecutionDisabled", value=False)
 
-    def open(self, page: Path, *, ready: bool = True) -> float:
-        """Load a page and wait until it is there; return the seconds that took."""
+    def open(self, page: Path | str, *, ready: bool = True) -> float:
+        """Load a page, in a file or at an address, and wait until it is there; return the seconds that took."""
+        address = page if isinstance(page, str) else page.as_uri()
+        return self.led(lambda: self.tell("Page.navigate", url=address), ready=ready)
+
+    def led(self, act: Callable[[], object], *, ready: bool = True) -> float:
+        """Do what leads to another page and wait until that is there; return the seconds that took."""
         began = time.monotonic()
         self._browser.told.clear()
-        self.tell("Page.navigate", url=page.as_uri())
-        while not self.events("Page.loadEventFired"):
+        act()
+        while not self._told("Page.loadEventFired"):
             self._browser.listen()
         if ready:
             self.wait("'ready' in document.documentElement.dataset")
@@ -79,7 +87,7 @@ class Tab:
             raise BrowserError(json.dumps(answer["exceptionDetails"])[:2000])
         return answer["result"].get("value")
 
-    def wait(self, condition: str) -> None:
+    def wait(self, condition: str, *, patience_s: float = PATIENCE_S) -> None:
         """Wait until an expression is true, which the page itself looks at again and again.
 
         Raises:
@@ -87,7 +95,7 @@ class Tab:
         """
         self.evaluate(
             f"""new Promise((done, failed) => {{
-                const tooLate = performance.now() + {PATIENCE_S * 1000};
+                const tooLate = performance.now() + {patience_s * 1000};
                 const look = () => {{
                     if ({condition}) done();
                     else if (performance.now() > tooLate) failed(new Error('still not so'));
@@ -126,6 +134,9 @@ class Tab:
     def events(self, method: str) -> list[dict[str, Any]]:
         """Return what the page has told of one kind since it was opened."""
         self.evaluate("0")
+        return self._told(method)
+
+    def _told(self, method: str) -> list[dict[str, Any]]:
         told = self._browser.told
         return [one["params"] for one in told if one.get("sessionId") == self._session and one["method"] == method]
 
@@ -183,7 +194,7 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._pending:
-            ready, _, _ = select.select([self._answers], [], [], PATIENCE_S)
+            ready, _, _ = select.select([self._answers], [], [], ANSWER_S)
             data = os.read(self._answers, 1 << 20) if ready else b""
             if not data:
                 raise BrowserError("the browser is gone" if ready else "the browser does not answer")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.artifact import write_atomically
 from runner.report import Report
-from runner.report.page import write_page
+from runner.report.page import page, validation_page
+from runner.validation import Verdict
 from tests.conftest import require
 from tests.report_page.browser import Browser, Tab, chromium, running
 
@@ -51,11 +53,11 @@ def tab(shared_tab: Tab) -> Iterator[Tab]:
 
 @pytest.fixture
 def opened(tab: Tab, open_folder: Path) -> Callable[..., Tab]:
-    """Open a report as a page and return the tab."""
+    """Open a report or a verdict as a page and return the tab."""
 
-    def opened(report: Report, *, ready: bool = True) -> Tab:
+    def opened(shown: Report | Verdict, *, ready: bool = True) -> Tab:
         path = open_folder / "report.html"
-        write_page(report, path)
+        write_atomically(path, page(shown) if isinstance(shown, Report) else validation_page(shown))
         tab.open(path, ready=ready)
         return tab
 

@@ -7,10 +7,12 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 
+from benchmax.bundle.findings.finding import Finding
 from runner.report import (
     BundleFacts,
     DatasetFacts,
@@ -29,6 +31,12 @@ from runner.report import (
     VenvFacts,
 )
 from runner.report.replay import ReplayFacts, ReplayFinding
+
+Shown = TypeVar("Shown", bound=msgspec.Struct)
+FIXED = {"judgement", "state"}
+"""Of which there are a few words; others are refused where they are read."""
+
+FINDING_TEXTS = ("code", "what", "message", "fix", "file")
 
 
 def png(width: int = 8, height: int = 8) -> bytes:
@@ -220,8 +228,8 @@ def many(groups: int, size: int = 4, *, transcripts: bool = True) -> Report:
     return report(*made, replay=None, close_error="")
 
 
-def with_text(original: Report, change: Callable[[str], str]) -> Report:
-    """Return a report in which every text is another one, wherever it is."""
+def with_text(original: Shown, change: Callable[[str], str]) -> Shown:
+    """Return a report or a verdict in which every text is another one, wherever it is."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, str):
@@ -231,11 +239,13 @@ def with_text(original: Report, change: Callable[[str], str]) -> Report:
         if isinstance(value, dict):
             return {change(key): changed(item) for key, item in value.items()}
         if isinstance(value, msgspec.Struct):
-            fields = {name: changed(getattr(value, name)) for name in value.__struct_fields__}
+            fields = {name: changed(getattr(value, name)) for name in value.__struct_fields__ if name not in FIXED}
             return msgspec.structs.replace(value, **fields)
+        if isinstance(value, Finding):
+            return replace(value, **{name: changed(getattr(value, name)) for name in FINDING_TEXTS})
         return value
 
-    made: Report = changed(original)
+    made: Shown = changed(original)
     return made
 
 

@@ -10,9 +10,11 @@ from importlib.util import find_spec
 import pytest
 
 from runner.report import Report
+from runner.validation import Verdict
 from tests.conftest import require
 from tests.report_page.browser import Tab
 from tests.report_page.reports import many, report
+from tests.report_page.verdicts import never_ran, unjudged, valid, verdict
 
 Open = Callable[..., Tab]
 
@@ -53,6 +55,20 @@ def test_axe_finds_nothing(opened: Open, axe: str, dark: bool, width: int) -> No
 @pytest.mark.parametrize("made", [many(300), report(many(1).groups[0])], ids=["many", "one example"])
 def test_axe_finds_nothing_whatever_the_size(opened: Open, axe: str, made: Report) -> None:
     assert violations(opened(made), axe) == []
+
+
+@pytest.mark.parametrize(("dark", "width"), [(False, 1600), (True, 360)], ids=["light and wide", "dark and narrow"])
+@pytest.mark.parametrize("made", [verdict(), valid(), unjudged(), never_ran()], ids=lambda made: made.judgement)
+def test_axe_finds_nothing_on_the_page_of_a_verdict(
+    opened: Open, axe: str, made: Verdict, dark: bool, width: int
+) -> None:
+    tab = opened(made)
+    tab.size(width)
+    tab.prefer(dark=dark)
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert violations(tab, axe) == []
+    tab.press("?")
+    assert violations(tab, axe) == []
 
 
 def test_axe_sees_what_is_wrong(opened: Open, axe: str) -> None:

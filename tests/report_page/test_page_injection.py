@@ -1,8 +1,10 @@
-"""Text of a bundle, wherever a report has any, is text in the page and nothing else."""
+"""Text of a bundle, wherever a report or a verdict has any, is text in the page and nothing else."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.report import OutcomeFacts, Report
-from runner.report.page import page
+from runner.report.page import page, validation_page
 from runner.text import one_line, printable
+from runner.validation import Verdict
 from tests.report_page.reading import read
 from tests.report_page.reports import report, texts, with_text
+from tests.report_page.verdicts import never_ran, verdict
 
 ATTACKS = (
     "<script>alert(1)</script>",
@@ -33,7 +37,12 @@ ATTACKS = (
     "\\u003cscript\\u003e",
     "${alert(1)}{{alert(1)}}",
 )
-PLAIN = read(page(with_text(report(), lambda text: f"{text}-plain")))
+VIEWS: dict[str, tuple[Report | Verdict, Callable[[Any], bytes]]] = {
+    "a run": (report(), page),
+    "a validation": (verdict(), validation_page),
+    "a validation in which nothing ran": (never_ran(), validation_page),
+}
+PLAIN = {name: read(view(with_text(shown, lambda text: f"{text}-plain"))) for name, (shown, view) in VIEWS.items()}
 
 
 DECODER = msgspec.json.Decoder(list[OutcomeFacts])
@@ -41,39 +50,44 @@ SPOKEN = {"error", "warning"}
 """Severities, for which the page has words of its own."""
 
 
-def check(addition: str) -> None:
-    changed = with_text(report(), lambda text: text + addition)
-    found = read(page(changed))
-    assert found.shape == PLAIN.shape
-    assert found.scripts() == PLAIN.scripts()
-    assert found.styles() == PLAIN.styles()
-    assert found.policy() == PLAIN.policy()
+def check(name: str, addition: str) -> None:
+    original, view = VIEWS[name]
+    plain = PLAIN[name]
+    changed = with_text(original, lambda text: text + addition)
+    found = read(view(changed))
+    assert found.shape == plain.shape
+    assert found.scripts() == plain.scripts()
+    assert found.styles() == plain.styles()
+    assert found.policy() == plain.policy()
     links = {"href", "src", "id", "class", "role", "type"}
-    assert [one for one in found.attributes if one[0] in links] == [one for one in PLAIN.attributes if one[0] in links]
+    assert [one for one in found.attributes if one[0] in links] == [one for one in plain.attributes if one[0] in links]
     outcomes = [outcome for chunk in found.packed() for outcome in DECODER.decode(chunk)]
-    assert outcomes == changed.outcomes
+    run = changed if isinstance(changed, Report) else changed.report
+    assert outcomes == ([] if run is None else run.outcomes)
     said = set(texts(json.loads(msgspec.json.encode(outcomes))))
     for text in all_texts(changed):
         assert text in said or printable(text) in found.text or one_line(text) in found.text or text in SPOKEN
 
 
+@pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_in_every_place_for_text_changes_nothing_of_the_page(attack: str) -> None:
-    check(attack)
+def test_an_attack_in_every_place_for_text_changes_nothing_of_the_page(attack: str, name: str) -> None:
+    check(name, attack)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
-def test_any_text_in_every_place_for_text_changes_nothing_of_the_page(text: str) -> None:
-    check(text)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40), st.sampled_from([*VIEWS]))
+def test_any_text_in_every_place_for_text_changes_nothing_of_the_page(text: str, name: str) -> None:
+    check(name, text)
 
 
-def test_every_text_of_a_report_can_be_read_in_its_page() -> None:
-    check("-plain")
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_text_of_a_report_or_a_verdict_can_be_read_in_its_page(name: str) -> None:
+    check(name, "-plain")
 
 
-def all_texts(original: Report) -> list[str]:
-    """Every text of a report that is not the name of a field."""
+def all_texts(original: Report | Verdict) -> list[str]:
+    """Every text of a report or a verdict that is not the name of a field."""
     collected: list[str] = []
 
     def keep(text: str) -> str:

@@ -12,15 +12,17 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+import msgspec
 import pytest
 
 from benchmax.auth import StaticBearerAuth
 from benchmax.bundle import Bundle, dump_bundle
-from runner import Binding, IndexUnreachableError, ProvisionOptions, SandboxUnavailableError, UsageError
+from runner import Binding, IndexUnreachableError, Limits, ProvisionOptions, SandboxUnavailableError, UsageError
 from runner.artifact import METADATA_NAME, PICKLE_NAME, write_artifact
 from runner.models import parse_model
 from runner.provision import Cache
 from runner.record import PhaseEvent
+from runner.report.page import validation_page
 from runner.sandbox import probe
 from runner.validation import ValidationPlan, Verdict, validate
 from runner.validation.codes import CHECKS
@@ -29,7 +31,7 @@ from tests.conftest import require
 from tests.integration.local_index import LocalIndex
 from tests.integration.model_process import RunningModel
 from tests.validation.test_zoo import bundle_of, codes, plan_of
-from tests.validation.zoo import bundled, failing, sound
+from tests.validation.zoo import bundled, failing, rollouts, sound
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -43,9 +45,11 @@ def judging(mock: RunningModel, shared_cache: Path, tmp_path: Path) -> Judging:
     data = tmp_path / "data"
     data.mkdir()
 
-    async def judging(source: Bundle | Path | str, *, cache: Cache | None = None, **options: Any) -> Verdict:
+    async def judging(
+        source: Bundle | Path | str, *, cache: Cache | None = None, keep: bool = False, **options: Any
+    ) -> Verdict:
         plan = replace(plan_of(mock, data), **options)
-        return await validate(source, plan, cache=cache or Cache(shared_cache))
+        return await validate(source, plan, cache=cache or Cache(shared_cache), keep=keep)
 
     return judging
 
@@ -284,6 +288,47 @@ async def test_a_verdict_survives_its_json(judging: Judging) -> None:
     assert again.model is not None
     assert again.dataset is not None
     assert again.dataset.examples == 6
+
+
+async def test_the_first_pass_is_kept_as_the_report_of_a_run_if_it_is_to_be(judging: Judging) -> None:
+    verdict = await judging(bundle_of(sound, "Sound"), keep=True)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    report = verdict.report
+    assert report is not None
+    assert [len(group.outcomes) for group in report.groups] == [2, 2, 2, 2]
+    first = [msgspec.structs.replace(one, began=None) for one in report.groups[0].outcomes]
+    assert first == verdict.siblings
+    assert (report.expected, report.ok) == (8, 8)
+    assert verdict.rollouts > 8
+    assert report.bundle == verdict.bundle
+    assert report.sandbox.credentials == "gateway"
+    for outcome in report.outcomes:
+        assert outcome.transcript
+        assert outcome.model_use is not None
+        assert outcome.began is not None
+        assert 0 <= outcome.began <= report.timings["rollouts_s"]
+    alone = await judging(bundle_of(sound, "Sound"))
+    assert (alone.judgement, alone.report, len(alone.siblings)) == ("valid", None, 2)
+    assert len(alone.to_json()) < len(verdict.to_json()) / 2
+
+
+async def test_what_groups_raised_is_kept_with_where_it_came_from(judging: Judging) -> None:
+    verdict = await judging(bundle_of(rollouts, "GroupRaises"), keep=True)
+    report = verdict.report
+    assert report is not None
+    assert report.groups[0].error is not None
+    assert "Traceback" in report.groups[0].traceback
+    assert b"raised instead of giving outcomes" in validation_page(verdict)
+
+
+async def test_what_rollouts_said_beyond_the_limit_is_left_out_and_counted(judging: Judging) -> None:
+    whole = await judging(bundle_of(sound, "Sound"), keep=True)
+    less = await judging(bundle_of(sound, "Sound"), keep=True, limits=Limits(report_bytes=50_000))
+    assert whole.report is not None
+    assert less.report is not None
+    assert not [one for one in whole.report.outcomes if one.transcript_omitted_bytes]
+    left_out = [one for one in less.report.outcomes if one.transcript_omitted_bytes and not one.transcript]
+    assert 0 < len(left_out) < 8
 
 
 async def test_progress_is_told_by_phases(mock: RunningModel, shared_cache: Path, tmp_path: Path) -> None:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from runner.artifact import write_atomically
 from runner.report.page import embedding, sections
 from runner.report.page.markup import Markup, element, fragment
+from runner.report.page.surroundings import surroundings
 from runner.report.value import Report
 from runner.text import one_line
 
 ASSETS: Final = Path(__file__).parent / "assets"
 
+STYLES: Final = ("base", "page")
+"""The style's parts, in order; other pages of ours begin with the first as well."""
+
 SCRIPTS: Final = ("elements", "store", "grid", "search", "images", "transcript", "detail", "lists", "start")
 """The script's parts, in order; together they are one function, so that none of their names is global."""
 
-NAVIGATION: Final = (
-    ("findings", "Findings"),
+FINDINGS: Final = ("findings", "Findings")
+ROLLOUTS: Final = (
     ("rewards", "Rewards"),
     ("endings", "Endings"),
     ("rollouts", "Rollouts"),
     ("performance", "Tokens and time"),
-    ("surroundings", "Run"),
 )
+SURROUNDINGS: Final = ("surroundings", "Run")
+"""Names and titles of the parts, for the links to them."""
 
 
 def write_page(report: Report, path: Path) -> None:
@@ -42,9 +48,51 @@ def page(report: Report) -> bytes:
 
     Equal reports give equal bytes.
     """
-    style = (ASSETS / "page.css").read_text("utf-8")
-    parts = "\n".join((ASSETS / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
-    script = f'"use strict";\n(() => {{\n{parts}}})();\n'
+    return document(
+        title=sections.title_of(report),
+        made_of=f"report format {report.format}",
+        heading=one_line(report.bundle.environment) or "Report of a run",
+        line=one_line(f"{report.model.name} on {report.dataset.split}"),
+        links=(FINDINGS, *ROLLOUTS, SURROUNDINGS),
+        parts=(
+            sections.verdict(report),
+            sections.findings(report, embedding.places(report)),
+            *on_rollouts(report),
+            surroundings(report, report.headers, report.worker_output),
+        ),
+        report=report,
+    )
+
+
+def on_rollouts(report: Report) -> tuple[Markup, ...]:
+    """Make the parts that are about rollouts."""
+    return sections.rewards(report), sections.endings(report), sections.rollouts(report), sections.performance(report)
+
+
+def document(
+    *,
+    title: str,
+    made_of: str,
+    heading: str,
+    line: str,
+    links: Sequence[tuple[str, str]],
+    parts: Sequence[Markup],
+    report: Report | None,
+) -> bytes:
+    """Return a page.
+
+    Args:
+        title: What a browser calls it.
+        made_of: The kind and format of the value that it shows.
+        heading: What it is about.
+        line: More of that.
+        links: Names of parts with their titles, to be reached from the top.
+        parts: What can be read without a script.
+        report: The rollouts that the script lists; `None` where none ran.
+    """
+    style = "".join((ASSETS / f"{name}.css").read_text("utf-8") for name in STYLES)
+    scripts = "\n".join((ASSETS / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{scripts}}})();\n'
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -52,49 +100,32 @@ def page(report: Report) -> bytes:
         element("meta", http_equiv="Content-Security-Policy", content=_policy(script, style)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="generator", content=f"benchmax report format {report.format}"),
-        element("title", sections.title_of(report)),
+        element("meta", name="generator", content=f"benchmax {made_of}"),
+        element("title", title),
         element("link", rel="icon", href="data:,"),
         element("style", Markup(style)),
     )
     body = element(
         "body",
-        _header(report),
-        element(
-            "main",
-            sections.verdict(report),
-            sections.findings(report, embedding.places(report)),
-            sections.rewards(report),
-            sections.endings(report),
-            sections.section(
-                "rollouts", "Rollouts", sections.examples_listed(report), element("div", id="lists", hidden=True)
-            ),
-            sections.performance(report),
-            sections.surroundings(report),
-            id="main",
-            tabindex=-1,
-        ),
-        embedding.table(report),
-        *embedding.chunks(report),
+        _header(heading, line, links),
+        element("main", parts, id="main", tabindex=-1),
+        None if report is None else [embedding.table(report), embedding.chunks(report)],
         element("script", Markup(script)),
     )
-    document = fragment(Markup("<!doctype html>\n"), element("html", head, body, lang="en"), Markup("\n"))
-    return document.encode()
+    whole = fragment(Markup("<!doctype html>\n"), element("html", head, body, lang="en"), Markup("\n"))
+    return whole.encode()
 
 
-def _header(report: Report) -> Markup:
-    links = [element("li", element("a", title, href=f"#{name}")) for name, title in NAVIGATION]
-    model = one_line(f"{report.model.name} on {report.dataset.split}")
+def _header(heading: str, line: str, links: Sequence[tuple[str, str]]) -> Markup:
     return element(
         "header",
         element("a", "To the content", href="#main", class_="skip"),
+        element("div", element("h1", heading), element("p", line, class_="quiet"), class_="title"),
         element(
-            "div",
-            element("h1", one_line(report.bundle.environment) or "Report of a run"),
-            element("p", model, class_="quiet"),
-            class_="title",
+            "nav",
+            element("ul", [element("li", element("a", title, href=f"#{name}")) for name, title in links]),
+            aria_label="Parts of the report",
         ),
-        element("nav", element("ul", links), aria_label="Parts of the report"),
         element("div", id="switches", class_="switches"),
     )
 

@@ -35,6 +35,8 @@ class Notice(NamedTuple):
         details: Lines below it.
         rollout_id: A rollout to look at.
         tracebacks: Where it came from, by title.
+        code: What findings of its kind are called, if they are.
+        step: What to do next.
     """
 
     severity: Severity
@@ -42,6 +44,8 @@ class Notice(NamedTuple):
     details: tuple[str, ...] = ()
     rollout_id: str | None = None
     tracebacks: tuple[tuple[str, str], ...] = ()
+    code: str = ""
+    step: str = ""
 
 
 def notices(report: Report) -> list[Notice]:

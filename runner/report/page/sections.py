@@ -1,16 +1,17 @@
-"""The parts of the page that can be read without a script: verdict, findings, tables and charts."""
+"""The parts of the page of a run that can be read without a script: verdict, findings, tables and charts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runner.report.model_calls import ModelUseFacts
+from runner.report.page.blocks import disclosure, judgement, section, table
 from runner.report.page.charts import Span, figure, heat_row, histogram, share_bar, spread, time_line
 from runner.report.page.figures import counted, duration, finite, mean, number
 from runner.report.page.findings import Notice, notices
-from runner.report.page.markup import Child, Markup, element, fragment
+from runner.report.page.markup import Child, Markup, element
 from runner.report.value import Report
 from runner.text import one_line
 
@@ -60,34 +61,39 @@ def verdict(report: Report) -> Markup:
     if use is not None:
         facts.append(("model calls", f"{use.calls:,}"))
         facts.append(("tokens", ("≈ " if use.estimated else "") + number(use.total_tokens)))
-    return element(
-        "section",
-        element("h2", "Verdict", id="verdict-title", class_="unseen"),
-        element(
-            "p", element("strong", text, class_=f"verdict {kind}"), " ", element("span", why), class_="verdict-line"
-        ),
-        element(
-            "dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts], class_="tiles"
-        ),
-        id="verdict",
-        aria_labelledby="verdict-title",
-    )
+    return judgement(text, kind, why, facts)
 
 
-def findings(report: Report, places: dict[str, int]) -> Markup:
+def findings(report: Report, places: Mapping[str, int]) -> Markup:
     """List what was found."""
-    found = notices(report)
+    return section("findings", "Findings", listed(notices(report), places))
+
+
+def listed(found: Sequence[Notice], places: Mapping[str, int]) -> Markup:
+    """List notices.
+
+    Args:
+        found: What was found.
+        places: Of each rollout, by its id, in the page's table.
+    """
     if not found:
-        return section("findings", "Findings", element("p", "Nothing was found.", class_="quiet"))
-    return section("findings", "Findings", element("ul", [_notice(one, places) for one in found], class_="notices"))
+        return element("p", "Nothing was found.", class_="quiet")
+    return element("ul", [_notice(one, places) for one in found], class_="notices")
 
 
-def _notice(notice: Notice, places: dict[str, int]) -> Markup:
+def _notice(notice: Notice, places: Mapping[str, int]) -> Markup:
     details = [element("li", line) for line in notice.details]
     place = places.get(notice.rollout_id) if notice.rollout_id is not None else None
     return element(
         "li",
-        element("p", element("b", WORDS[notice.severity], class_="badge"), " ", notice.text),
+        element(
+            "p",
+            element("b", WORDS[notice.severity], class_="badge"),
+            " ",
+            [element("code", notice.code), " "] if notice.code else None,
+            notice.text,
+        ),
+        element("p", element("b", "Next:"), " ", notice.step) if notice.step else None,
         element("ul", details, class_="details") if details else None,
         [disclosure(title, element("pre", text, tabindex=0)) for title, text in notice.tracebacks],
         # the script makes it a button
@@ -202,7 +208,7 @@ def performance(report: Report) -> Markup:
         "Tokens and time",
         element("div", charts, class_="charts"),
         element("div", line, class_="wide-charts"),
-        table("Time of each part of the run", ("part", "took"), steps, numbers=(1,)),
+        table("Time of each part of the run", ("part", "took"), steps, numbers=(1,)) if steps else None,
     )
 
 
@@ -222,91 +228,12 @@ def _usage(uses: Sequence[ModelUseFacts]) -> list[Markup]:
     return charts
 
 
-def surroundings(report: Report) -> Markup:
-    """Show what it ran in: bundle, venv, sandbox, header audit, output outside of rollouts."""
-    bundle, venv, sandbox, model, dataset = report.bundle, report.venv, report.sandbox, report.model, report.dataset
-    facts = [
-        ("environment", bundle.environment or "not known"),
-        ("bundle", bundle.digest),
-        ("made for", f"Python {bundle.python_version}, benchmax {bundle.benchmax_version}"),
-        ("requires", ", ".join(bundle.pip_dependencies) or "nothing beyond benchmax"),
-        ("model", f"{model.name} ({model.kind}) at {model.base_url}"),
-        ("dataset", f"{dataset.split} of {dataset.path}, {counted(dataset.examples, 'example')}"),
-        ("venv", f"{venv.path} ({venv.python}; {venv.installer}; key {venv.key})"),
-    ]
-    confined = [
-        ("level", sandbox.level),
-        ("network", sandbox.network),
-        ("data", sandbox.data or "not known"),
-        ("user id", str(sandbox.uid)),
-        ("hash seed", sandbox.hash_seed),
-        ("credentials", sandbox.credentials),
-        ("secrets handed in", ", ".join(sandbox.secrets) or "none"),
-    ]
-    endpoints = [
-        (place.endpoint, f"{place.connections:,}", f"{place.failed:,}", place.reason) for place in sandbox.endpoints
-    ]
-    packages = [*venv.packages.items()]
-    output = [
-        disclosure(f"Output of {name} outside of rollouts", element("pre", text, tabindex=0))
-        for name, text in report.worker_output.items()
-        if text
-    ]
-    return section(
-        "surroundings",
-        "Run",
-        _terms(facts),
-        element("h3", "Sandbox"),
-        _terms(confined),
-        _listing("Mechanisms in force", sandbox.mechanisms),
-        _listing("Not limited", sandbox.not_limited),
-        table("Places that could be reached", ("place", "connections", "failed", "why"), endpoints, numbers=(1, 2))
-        if endpoints
-        else None,
-        element("h3", "Header audit"),
-        _audit(report),
-        element("h3", "Packages"),
-        disclosure(
-            f"{counted(len(packages), 'installed package')}",
-            element(
-                "ul",
-                [element("li", name, " ", element("span", version)) for name, version in packages],
-                class_="names",
-            ),
-        ),
-        [element("h3", "Output"), output] if output else None,
-    )
+def rollouts(report: Report) -> Markup:
+    """Make room for the lists, which the script makes, and list the first examples where none runs."""
+    return section("rollouts", "Rollouts", _examples(report), element("div", id="lists", hidden=True))
 
 
-def _audit(report: Report) -> Markup:
-    headers = report.headers
-    own = "rollout’s own"
-    counts = [
-        (found.binding if found.binding is not None else own, found.origin, found.verdict, f"{found.count:,}")
-        for found in headers.counts
-    ]
-    refused = [
-        (
-            one.verdict,
-            one.binding if one.binding is not None else own,
-            one.rollout_id,
-            one.base_url,
-            one.model,
-            one.reason,
-        )
-        for one in headers.refused
-    ]
-    told = f"{counted(headers.answered, 'request was', 'requests were')} answered, {headers.not_answered:,} not."
-    heads = ("verdict", "binding", "rollout", "URL", "model", "reason")
-    return fragment(
-        element("p", told),
-        table("Header requests", ("binding", "place", "verdict", "requests"), counts, numbers=(3,)) if counts else None,
-        table("The newest that got no headers", heads, refused) if refused else None,
-    )
-
-
-def examples_listed(report: Report) -> Markup:
-    """List the first examples where no script runs."""
+def _examples(report: Report) -> Markup:
     names = [*report.components()][:8]
     rows = []
     for group in report.groups[:MAX_GROUPS]:
@@ -330,57 +257,7 @@ def examples_listed(report: Report) -> Markup:
     )
 
 
-def section(name: str, title: str, *children: Child) -> Markup:
-    """Make a part of the page with a title."""
-    heading = element("h2", title, id=f"{name}-title")
-    return element("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
-
-
-def table(
-    caption: str, heads: Sequence[str], rows: Sequence[Sequence[Child]], *, numbers: Sequence[int] = ()
-) -> Markup:
-    """Make a table whose first cells are the heads of their rows; `numbers` are the columns that hold some."""
-
-    def kind(place: int) -> str | None:
-        return "number" if place in numbers else None
-
-    head = [
-        element("th", title, scope="col", class_=kind(place)) if title else element("td")
-        for place, title in enumerate(heads)
-    ]
-    body = [
-        element(
-            "tr",
-            [
-                element("td", cell, class_=kind(place)) if place else element("th", cell, scope="row")
-                for place, cell in enumerate(row)
-            ],
-        )
-        for row in rows
-    ]
-    made = element("table", element("caption", caption), element("thead", element("tr", head)), element("tbody", body))
-    # it may be wider than the page; who has no mouse scrolls it by keys
-    return element("div", made, class_="scroll", role="region", aria_label=caption, tabindex=0)
-
-
-def disclosure(title: str, *children: Child) -> Markup:
-    """Make a part that is opened when it is wanted."""
-    return element("details", element("summary", title), *children)
-
-
 def title_of(report: Report) -> str:
     """Return what the page is called."""
     name = one_line(report.bundle.environment, 80) or "a bundle"
     return f"{name}: {report.ok} of {report.expected} rollouts ended well"
-
-
-def _terms(facts: Sequence[tuple[str, str]]) -> Markup:
-    return element(
-        "dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts], class_="terms"
-    )
-
-
-def _listing(title: str, lines: Sequence[str]) -> Markup | None:
-    if not lines:
-        return None
-    return fragment(element("h4", title), element("ul", [element("li", line) for line in lines], class_="names"))

@@ -3,8 +3,8 @@
 const OVERSCAN = 6;
 
 class Grid {
-  // columns: [{ title, class, cell(place) }]; opened(place): a row was chosen; moved(place): the active row changed
-  constructor({ name, label, columns, opened, moved, rowClass }) {
+  // rows: how many there are at most; columns: [{ title, class, cell(place) }]; opened(place): a row was chosen; moved(place): the active row changed
+  constructor({ name, label, rows, columns, opened, moved, rowClass }) {
     Object.assign(this, { name, columns, opened, moved, rowClass });
     this.order = [];
     this.active = 0;
@@ -13,6 +13,8 @@ class Grid {
     this.body = el("div", { role: "rowgroup", class: "grid-body" });
     this.element = el("div", { role: "grid", class: `grid ${name}`, tabindex: 0, "aria-label": label, "aria-multiselectable": "false" },
       el("div", { role: "rowgroup", class: "grid-top" }, this.head), this.body);
+    // as high as all of them, so that it stays so whatever is looked for
+    this.element.style.setProperty("--rows", rows);
     this.empty = el("p", { class: "quiet empty", hidden: true }, "Nothing fits.");
     this.element.addEventListener("scroll", () => this.soon(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));

@@ -73,13 +73,13 @@ function lists() {
     closed: () => rollouts.element.focus({ preventScroll: true }),
   });
   const rollouts = new Grid({
-    name: "rollout-list", label: "Rollouts", columns: rolloutColumns(),
+    name: "rollout-list", label: "Rollouts", rows: rolloutCount, columns: rolloutColumns(),
     rowClass: (place) => (table.rollouts.ok[place] ? "" : "bad"),
     opened: (place) => detail.show(place, { focus: true }),
     moved: (place) => { if (detail.open) detail.show(place); },
   });
   const examples = new Grid({
-    name: "example-list", label: "Examples", columns: exampleColumns(groups),
+    name: "example-list", label: "Examples", rows: groups.length, columns: exampleColumns(groups),
     rowClass: (place) => (groups[place].ok < table.groups.rollouts[place] ? "bad" : ""),
     opened: (place) => { wanted.group = place; view("rollouts"); ask(); rollouts.element.focus(); },
     moved: () => {},

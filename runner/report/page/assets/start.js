@@ -3,7 +3,8 @@
 const PRINTED_ROWS = 300;
 const THEMES = ["auto", "light", "dark"];
 
-const list = lists();
+// where nothing ran there is none
+const list = document.getElementById("lists") ? lists() : null;
 
 for (const line of document.querySelectorAll("[data-rollout]")) {
   const text = line.textContent;
@@ -14,8 +15,8 @@ for (const cell of document.querySelectorAll("[data-reason]")) {
   cell.replaceChildren(button(text, () => list.filterReason(Number(cell.dataset.reason)), { class: "link", title: "Show these rollouts" }));
 }
 
-const KEYS = [["/", "search"], ["j, ↓", "next rollout"], ["k, ↑", "previous rollout"], ["Enter", "open it"], ["Esc", "close it"],
-  ["t", "light, dark, or as the system"], ["?", "this help"]];
+const LIST_KEYS = [["/", "search"], ["j, ↓", "next rollout"], ["k, ↑", "previous rollout"], ["Enter", "open it"], ["Esc", "close it"]];
+const KEYS = [...(list ? LIST_KEYS : []), ["t", "light, dark, or as the system"], ["?", "this help"]];
 const help = el("dialog", { "aria-labelledby": "help-title" }, el("h2", { id: "help-title" }, "Keys"),
   el("dl", { class: "terms" }, KEYS.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)))),
   button("Close", () => help.close()));
@@ -38,18 +39,17 @@ function toList(by) {
   list.rollouts.move(by);
 }
 
-const ACTIONS = {
+const LIST_ACTIONS = {
   "/": () => { list.view("rollouts"); list.search.focus(); list.search.select(); },
   j: () => toList(1),
   k: () => toList(-1),
-  t: nextTheme,
-  "?": () => help.showModal(),
 };
+const ACTIONS = { ...(list ? LIST_ACTIONS : {}), t: nextTheme, "?": () => help.showModal() };
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   const typing = event.target.closest?.("input, select, textarea");
-  if (event.key === "Escape") {
+  if (event.key === "Escape" && list) {
     if (typing) list.rollouts.element.focus();
     else list.detail.close();
   } else if (!typing && Object.hasOwn(ACTIONS, event.key)) {
@@ -62,7 +62,7 @@ let width = document.documentElement.clientWidth;
 addEventListener("resize", () => {
   if (document.documentElement.clientWidth === width) return;
   width = document.documentElement.clientWidth;
-  list.recount();
+  list?.recount();
 });
 
 // on paper nothing can be opened or scrolled
@@ -70,11 +70,11 @@ let opened = [];
 addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("details:not([open])")];
   for (const details of opened) details.open = true;
-  list.rollouts.printed(PRINTED_ROWS);
+  list?.rollouts.printed(PRINTED_ROWS);
 });
 addEventListener("afterprint", () => {
   for (const details of opened) details.open = false;
-  list.rollouts.printed(0);
+  list?.rollouts.printed(0);
 });
 
 document.documentElement.dataset.ready = "";

@@ -2,7 +2,9 @@
 
 const KEPT_CHUNKS = 8;
 
-const table = JSON.parse(document.getElementById("table").textContent);
+// a page on which nothing ran has no table
+const block = document.getElementById("table");
+const table = block ? JSON.parse(block.textContent) : { rollouts: { id: [], rewards: [] } };
 const chunks = [...document.querySelectorAll("script[type='application/gzip']")];
 
 // place of each chunk's first rollout
