@@ -1,6 +1,6 @@
-"""The caller's end of a worker's auth channel: header requests, where the worker is, and whether its loop turns.
+"""The caller's end of a worker's auth channel: header requests, trials, where the worker is, whether its loop turns.
 
-Comes in: the worker's messages on that channel. Goes out: headers or refusals, and what was learned. Refuses, as
+Comes in: the worker's messages on that channel. Goes out: what it asks for or refusals, what was learned. Refuses, as
 `FrameError`, what no honest worker says.
 """
 
@@ -23,12 +23,15 @@ from runner.protocol import (
     AuthToWorker,
     HeaderRequest,
     Inspected,
+    OpenTrial,
     Snapshot,
     Stalled,
     auth_from_worker_decoder,
 )
 from runner.record import StallEvent
 from runner.redaction import Redactor
+from runner.trial_link import TrialLink
+from runner.trials.desk import TrialDesk
 
 SPARE_STALLS: Final = 10
 """Reports of stalls that may come faster than stalls can happen, since what was held up arrives in one go."""
@@ -73,6 +76,8 @@ class AuthLink:
         self._stalls = 0
         self._stalled: tuple[str, ...] = ()
         self.inspector = Inspector(self._send, signal, launched.dump, launch.boot.parent)
+        desk = TrialDesk(launch.limits, launched.policy, launch.routes)
+        self.trials = TrialLink(launched.trials, desk, conversation, self._send, on_end)
 
     async def open(self, sock: socket.socket) -> None:
         """Take over the channel's socket."""
@@ -93,6 +98,8 @@ class AuthLink:
         match message:
             case HeaderRequest():
                 self._on_header_request(message)
+            case OpenTrial():
+                self.trials.ask(message)
             case Inspected():
                 self.inspector.answered(message)
             case Stalled():

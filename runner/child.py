@@ -19,31 +19,28 @@ from runner.channel import Channel
 from runner.conversation import Conversation
 from runner.errors import (
     FrameError,
-    IncompatibleBundleError,
     RunnerError,
     WorkerEnd,
     WorkerLostError,
     WorkerStartError,
 )
+from runner.greeting import check_hello, load_message
 from runner.inspection import Sighting
 from runner.launch import Launch, Launched
 from runner.limits import MAX_LOADED_MESSAGES, TERM_GRACE_S
 from runner.obituary import Obituary
 from runner.protocol import (
     DUMP_SIGNAL,
-    PROTOCOL,
     Close,
     Closed,
     FromWorker,
     Hello,
-    Load,
     Loaded,
     Ready,
     StartFailed,
     ToWorker,
     from_worker_decoder,
 )
-from runner.provision.plan import series_of
 from runner.record import Watcher
 from runner.redaction import Redactor
 from runner.sandbox import disk
@@ -187,18 +184,7 @@ class Child:
             raise
         scope = self._broker.construction()
         self.conversation.open_scope(scope)
-        self._send(
-            Load(
-                protocol=PROTOCOL,
-                metadata=self._launch.metadata.to_json_bytes(),
-                bindings=scope.names(),
-                rollout_log_bytes=self._limits.rollout_log_bytes,
-                transcript_bytes=self._limits.transcript_bytes,
-                dataset_examples=self._limits.dataset_examples,
-                dataset_bytes=self._limits.dataset_bytes,
-                stall_s=self._limits.stall_s,
-            )
-        )
+        self._send(load_message(self._launch, scope.names()))
         try:
             async with asyncio.timeout(self._limits.startup_s):
                 await asyncio.shield(self._ready)
@@ -297,12 +283,7 @@ class Child:
     def _on_hello(self, hello: Hello) -> None:
         if self.hello is not None:
             raise FrameError("a second hello")
-        metadata = self._launch.metadata
-        expected = (PROTOCOL, metadata.python_version, series_of(metadata.benchmax_version))
-        found = (hello.protocol, hello.python, _series_of(hello.benchmax))
-        if found != expected:
-            form = "protocol {} on Python {} with benchmax {}"
-            raise FrameError(f"the worker speaks {form.format(*found)}, expected {form.format(*expected)}")
+        check_hello(hello, self._launch.metadata)
         self.hello = hello
 
     def _on_work_end(self, error: FrameError | None) -> None:
@@ -392,6 +373,7 @@ class Child:
         self._state = State.DEAD
         self._process.abandon()
         self._auth.inspector.close()
+        self._auth.trials.abandon()
         self._launched.abandon()
 
     async def _until(self, *first: Awaitable[object], within_s: float) -> None:
@@ -425,6 +407,7 @@ class Child:
         if state in (State.READY, State.FAILING):
             self._tell.death(self._obituary.account(WorkerLostError.code, self.death, ready=True))
         self.conversation.died(Death(text, self.conversation.killed_for, self._obituary.stack))
+        await self._auth.trials.aclose()
 
     def _describe(self) -> str:
         if self._lie is not None:
@@ -440,11 +423,3 @@ class Child:
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()
-
-
-def _series_of(version: str) -> str:
-    """The series of a version, or what is said in its place if it is none."""
-    try:
-        return series_of(version)
-    except IncompatibleBundleError:
-        return repr(version)

@@ -115,6 +115,8 @@ class Conversation:
         self._settled.set()
         self.killed_for: int | None = None
         """The call for whose sake the worker was killed, if it was."""
+        self.on_fewer: Callable[[], None] = _nobody
+        """Called when `in_progress` or `runs` may have become false of some rollout."""
 
     @property
     def load(self) -> int:
@@ -140,6 +142,17 @@ class Conversation:
         found = None if call is None else self._calls.get(call)
         return tuple(name for name in rollouts if name in found.requests) if isinstance(found, RolloutCall) else ()
 
+    def in_progress(self, call: int | None, rollout_id: str) -> bool:
+        """Whether a rollout of a call is in flight, and has not run to its end."""
+        found = None if call is None else self._calls.get(call)
+        return isinstance(found, RolloutCall) and found.is_late(rollout_id)
+
+    def runs(self, call: int, rollout_id: str) -> bool:
+        """Whether a rollout of a call is in progress, and was not told to stop."""
+        found = self._calls.get(call)
+        told = call in self._stopping or (isinstance(found, RolloutCall) and found.expired is not None)
+        return not told and self.in_progress(call, rollout_id)
+
     def open_scope(self, scope: CallScope) -> None:
         """Let the construction of the environment ask for headers."""
         self._scopes[START_CALL] = scope
@@ -157,6 +170,7 @@ class Conversation:
             if isinstance(call, RolloutCall):
                 call.stop_timer()
                 call.expired = CANCELLED
+        self.on_fewer()
 
     def died(self, death: Death) -> None:
         """The worker is gone: settle everything that is open."""
@@ -328,6 +342,7 @@ class Conversation:
 
     def _on_deadline(self, call: RolloutCall, reason: str) -> None:
         call.expired = reason
+        self.on_fewer()
         self._look(call.number, lambda _: self._expire(call, reason))
 
     def _expire(self, call: RolloutCall, reason: str) -> None:
@@ -346,6 +361,7 @@ class Conversation:
         self._stopping.add(call.number)
         self._settled.clear()
         call.start_timer(self._grace)
+        self.on_fewer()
 
     def _stopped(self, call: Call[Any]) -> None:
         self._stopping.discard(call.number)
@@ -359,6 +375,7 @@ class Conversation:
 
     def _on_rollouts_ended(self, call: RolloutCall, message: RolloutsEnded) -> None:
         call.ended(message)
+        self.on_fewer()
         self._on_ended(tuple(message.rollouts))
         if call.all_ended and call.expired not in (GROUP_TIMEOUT, CANCELLED) and not call.single and not call.over:
             if call.number in self._stopping:
@@ -416,8 +433,13 @@ class Conversation:
         self._rollouts_in_flight -= call.rollouts
         self._holding.give(call.held)
         self._close_scope(call.number)
+        self.on_fewer()
 
     def _close_scope(self, number: int) -> None:
         scope = self._scopes.pop(number, None)
         if scope is not None:
             scope.leave()
+
+
+def _nobody() -> None:
+    """Nobody gives rollouts anything."""

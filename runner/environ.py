@@ -66,6 +66,8 @@ def worker_environment(
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": hash_seed,
         "PYTHONDONTWRITEBYTECODE": "1",
+        # what has no network need not wait for one: this library fetches a list of prices when it is imported
+        **({} if proxies else {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}),
     }
 
 

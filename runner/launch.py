@@ -20,7 +20,7 @@ from runner.egress import Egress, Handler, take_over
 from runner.environ import CERTIFICATES, HASH_SEED, worker_environment
 from runner.limits import MAX_DUMP_BYTES, Limits
 from runner.process import OutputTail, Process
-from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, WORK_FD
+from runner.protocol import AUTH_FD, BUNDLE_FD, DUMP_FD, TRIAL_FD, WORK_FD
 from runner.provision.venv import Venv
 from runner.sandbox.bubblewrap import LISTENERS_FD
 from runner.sandbox.data import DataCopies, make_overlay
@@ -97,6 +97,7 @@ class Launched:
         process: The process and its tree.
         work: Socket of the work channel.
         auth: Socket of the auth channel.
+        trials: Socket on which the sandboxes of trials are handed over.
         dump: Memory file in which its interpreter writes where it was when it crashed or was asked by signal.
         folder: What is its own: `private`, and `data` for what is copied for it; its supervisor removes it, too.
         stdout: What it wrote to its standard output.
@@ -108,6 +109,7 @@ class Launched:
     process: Process
     work: socket.socket
     auth: socket.socket
+    trials: socket.socket
     dump: int
     folder: Path
     stdout: OutputTail
@@ -120,6 +122,7 @@ class Launched:
         """Close all sockets without an event loop."""
         self.work.close()
         self.auth.close()
+        self.trials.close()
         self.egress.abandon()
 
     def data(self, base_dir: Path) -> Path:
@@ -145,6 +148,7 @@ class Launched:
         private = folder / "private"
         work, work_theirs = socket.socketpair()
         auth, auth_theirs = socket.socketpair()
+        trials, trials_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listening, listening_theirs = socket.socketpair()
         bundle = _bundle_file(launch.pickled)
         dump = _dump_file()
@@ -170,6 +174,7 @@ class Launched:
                     AUTH_FD: auth_theirs.fileno(),
                     BUNDLE_FD: bundle,
                     DUMP_FD: dump,
+                    TRIAL_FD: trials_theirs.fileno(),
                     **({LISTENERS_FD: listening_theirs.fileno()} if policy.network != "open" else {}),
                 },
                 stdout=stdout.write,
@@ -186,12 +191,14 @@ class Launched:
         except BaseException:
             work.close()
             auth.close()
+            trials.close()
             os.close(dump)
             shutil.rmtree(folder, ignore_errors=True)
             raise
         finally:
             work_theirs.close()
             auth_theirs.close()
+            trials_theirs.close()
             listening.close()
             listening_theirs.close()
             os.close(bundle)
@@ -199,6 +206,7 @@ class Launched:
             process=process,
             work=work,
             auth=auth,
+            trials=trials,
             dump=dump,
             folder=folder,
             stdout=stdout,

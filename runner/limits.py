@@ -75,6 +75,21 @@ class Limits:
     cpus: float | None = None
     """Processors' worth of time of a worker, where control groups can be used; by default its deadlines bound it."""
 
+    trial_sandboxes: int = 16
+    """Sandboxes for trials of one worker at once; its rollouts beyond that wait for one in the order they asked."""
+
+    trial_s: float = 14_400.0
+    """How long one of them may live: agents and verifiers have shorter times of their own."""
+
+    trial_memory_bytes: int | None = 8 * GIB
+    """Like `memory_bytes`, of each of them; a compiler and the tests of a large project stay below."""
+
+    trial_disk_bytes: int | None = 16 * GIB
+    """Like `disk_bytes`, of each of them: all that is written in it."""
+
+    trial_processes: int | None = 1024
+    """Like `processes`, of each of them, all of its users together."""
+
     headers_s: float = 60.0
     """One answer of a credential source, the wait for its turn included; a sign-in that takes longer is stuck."""
 
@@ -196,6 +211,9 @@ MAX_REWARD_COMPONENTS: Final = 10_000
 MAX_HEADER_REQUESTS: Final = 10_000
 """Header requests of one worker that may wait at once: more than it can have rollouts that ask for some."""
 
+MAX_TRIAL_REQUESTS: Final = 10_000
+"""Requests of one worker for sandboxes that may wait at once: more than it can have rollouts that run trials."""
+
 MAX_HEADER_DENIALS: Final = 100_000
 """Header requests beyond a limit that are refused politely; a worker that still goes on is ended."""
 
@@ -288,6 +306,9 @@ SANDBOX_SHM_BYTES: Final = 256 * MIB
 
 SANDBOX_TMP_BYTES: Final = 256 * MIB
 """A sandbox's own /tmp, for programs that do not look at TMPDIR; memory as well."""
+
+TRIAL_START_S: Final = 60.0
+"""From a trial sandbox's start to its first word; it takes some hundred milliseconds."""
 
 BUILT_WHEEL_BYTES: Final = 2048 * MIB
 """A wheel that a build leaves; the largest there are, with libraries for accelerators, have less."""

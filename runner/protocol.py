@@ -5,7 +5,7 @@ Comes in: the body of a frame. Goes out: one of the closed unions below. Refuses
 
 A frame is a four-byte unsigned big-endian length, then that many bytes: one msgpack map, an `op` field naming the
 message. There are two channels, each a Unix socket pair: *work* (calls and their results) and *auth* (header
-requests, and what has to be said while the worker's event loop is blocked).
+requests, sandboxes of trials, and what has to be said while the worker's event loop is blocked).
 
 Free-form values of an environment's author (rewards, transcripts) travel as one bounded `bytes` field holding JSON:
 msgpack cannot carry integers beyond 64 bits, and an untyped field would let a peer choose the types we build.
@@ -21,7 +21,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 import msgspec
 
 from .errors import FrameError
-from .fields import CallId, Count, Id, ModulePath, Names, Seconds, Split, Text, Traceback, Url
+from .fields import Amount, CallId, Count, Id, ModulePath, Names, PositiveCount, Seconds, Split, Text, Traceback, Url
 from .fields import Diagnostic as Diagnostic  # parts of messages are at hand where messages are
 from .fields import Origin as Origin
 from .fields import PlainOutcome as PlainOutcome
@@ -40,15 +40,17 @@ from .limits import (
 )
 from .text import bounded
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Number of this protocol. Both ends must have the same one: the parent ships the worker's code itself."""
 
 WORK_FD: Final = 3
 AUTH_FD: Final = 4
 BUNDLE_FD: Final = 5
 DUMP_FD: Final = 6
-"""Descriptors a worker starts with: the two channels, a sealed memory file holding the bundle's pickle, and a memory
-file of fixed size for the interpreter's own account of where it was when it crashed or was about to be killed."""
+TRIAL_FD: Final = 7
+"""Descriptors a worker starts with: the two channels, a sealed memory file holding the bundle's pickle, a memory file
+of fixed size for the interpreter's own account of where it was when it crashed or was about to be killed, and a socket
+on which it is handed the sandboxes of trials."""
 
 DUMP_SIGNAL: Final = 57
 """Makes a worker write that account, also while some code holds the interpreter's lock; a number nobody else uses."""
@@ -65,6 +67,9 @@ CANCELLED: Final = "cancelled"
 to be killed for another call; the caller closed the environment."""
 
 HEADER: Final = struct.Struct(">I")
+TRIAL_NUMBER: Final = struct.Struct(">Q")
+"""What comes with each descriptor on `TRIAL_FD`: the number of the request that it answers."""
+
 SMALL_BYTES: Final = 1_500
 """A group's message below this breaks no bound: all its texts and lists are shorter than the shortest of those."""
 
@@ -288,6 +293,31 @@ class HeadersRefused(_Message, frozen=True, tag="headers-refused"):
     failure: RemoteFailure
 
 
+class OpenTrial(_Message, frozen=True, tag="open-trial"):
+    """Worker to caller: a sandbox is wanted for a trial of this rollout, with no more than this of what there is."""
+
+    request: CallId
+    call: CallId
+    rollout: Id
+    cpus: Amount | None
+    memory_bytes: PositiveCount | None
+    disk_bytes: PositiveCount | None
+    network: bool
+
+
+class TrialOpened(_Message, frozen=True, tag="trial-opened"):
+    """Caller to worker: the sandbox is there, and has been handed over."""
+
+    request: CallId
+
+
+class TrialRefused(_Message, frozen=True, tag="trial-refused"):
+    """Caller to worker: no sandbox, and why."""
+
+    request: CallId
+    message: Text
+
+
 class Inspect(_Message, frozen=True, tag="inspect"):
     """Caller to worker: say where the rollouts of a call (none: of all calls) are, also while the loop is blocked."""
 
@@ -335,8 +365,8 @@ class Stalled(_Message, frozen=True, tag="stalled"):
 ToWorker = Load | CreateDataset | RunGroup | RunRollout | Expire | Cancel | Forget | Close
 _OfCalls = DatasetPart | RolloutsEnded | Transcript | Outcome | GroupDone | CallDone | CallFailed | Log
 FromWorker = Hello | Ready | StartFailed | _OfCalls | Loaded | Closed
-AuthToWorker = Headers | HeadersRefused | Inspect
-AuthFromWorker = HeaderRequest | Snapshot | Inspected | Stalled | Log
+AuthToWorker = Headers | HeadersRefused | TrialOpened | TrialRefused | Inspect
+AuthFromWorker = HeaderRequest | OpenTrial | Snapshot | Inspected | Stalled | Log
 AnyMessage = ToWorker | FromWorker | AuthToWorker | AuthFromWorker
 
 _encoder = msgspec.msgpack.Encoder()

@@ -88,7 +88,7 @@ class MockApp:
         chat = decode_chat_request(tree)
         content = json.dumps([tree.get(field) for field in ("model", "messages", "tools")], sort_keys=True)
         key = hashlib.sha256(content.encode()).hexdigest()
-        sample = header_sample(request.headers.get(SAMPLE_HEADER))
+        sample = header_sample(request.headers.get(SAMPLE_HEADER), request.headers.get("Authorization"))
         if sample is None:
             sample = self._samples.next_sample(key)
         answers = [answer(self._script, chat, sample + index) for index in range(chat.n or 1)]

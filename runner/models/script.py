@@ -36,7 +36,8 @@ case matters, and `.` matches line ends too.
 | `sample` | this is one of these samples of the request, from 0; a number or a list of numbers |
 
 The *sample* tells siblings apart, whose requests are equal: it is the number in the request's `X-Benchmax-Sample`
-header or, without one, how often the same request has come before.
+header or, without one, in its bearer token if that is `benchmax-sample-<number>`, else how often the same request has
+come before.
 
 **Answers**; every rule has exactly one of these.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,7 @@ from runner.provision.wheel import (
     LIBRARY_NEEDS,
     WORKER_NEEDS,
     OwnWheel,
+    own_extra,
     own_requirements,
     own_requires_python,
     own_version,
@@ -135,6 +136,8 @@ def plan_for_bundle(metadata: BundleMetadata, *, wheel: OwnWheel, options: Provi
         index_benchmax = lock.has_benchmax
     elif options.locked:
         raise UsageError(f"a lock is demanded, but there is no {LOCK_NAME}.", hint="Make it with `benchmax lock DIR`.")
+    if not index_benchmax:
+        requirements = _with_extras(requirements, markers(series))
     worker_needs = own_requirements(WORKER_NEEDS)
     # another release of benchmax has other needs, which only its index knows
     needs = worker_needs if index_benchmax else (*own_requirements(LIBRARY_NEEDS), *worker_needs)
@@ -227,6 +230,24 @@ def check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
             )
         checked.append(line)
     return tuple(checked)
+
+
+def _with_extras(requirements: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Put what extras of our own package ask for in their place: the wheel that is made of it has none.
+
+    Raises:
+        RequirementError: there is no such extra.
+    """
+    lines: list[str] = []
+    for line in requirements:
+        requirement = Requirement(line)
+        applies = requirement.marker is None or requirement.marker.evaluate({**environment})
+        if canonicalize_name(requirement.name) == DISTRIBUTION and requirement.extras and applies:
+            for extra in sorted(requirement.extras):
+                lines += own_extra(extra, environment)
+            requirement.extras = set()
+        lines.append(str(requirement))
+    return tuple(dict.fromkeys(lines))
 
 
 def _name(line: str) -> str:

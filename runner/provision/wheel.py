@@ -14,7 +14,7 @@ import importlib.util
 import io
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageMetadata
 from pathlib import Path
@@ -23,12 +23,15 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from runner.errors import ProvisionError
+from runner.errors import ProvisionError, RequirementError
 from runner.provision.cache import Cache
 
 DISTRIBUTION: Final = "benchmax"
 LIBRARY_NEEDS: Final = ("cloudpickle", "httpx", "openai", "packaging")
 """What `benchmax` itself imports; the versions are those of this distribution's own requirements."""
+
+LIBRARY_EXTRAS: Final = ("harbor",)
+"""Extras of this distribution that are for environments."""
 
 WORKER_NEEDS: Final = ("msgspec",)
 """What the worker's own code imports besides the standard library."""
@@ -110,6 +113,47 @@ def own_requirements(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(found.values()))
 
 
+def own_extra(extra: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what one of this distribution's extras adds to its requirements, without markers.
+
+    Args:
+        extra: Its name.
+        environment: Values of environment markers where it is to be installed.
+
+    Raises:
+        RequirementError: there is no such extra.
+    """
+    known = _own_extras()
+    if canonicalize_name(extra) not in known:
+        raise RequirementError(
+            f"{DISTRIBUTION}[{extra}] is asked for, but benchmax {own_version()} has no such extra.",
+            hint=f"It has: {', '.join(known) or 'none'}.",
+        )
+    here = {**environment, "extra": canonicalize_name(extra)}
+    found = []
+    for text in _own_requires():
+        requirement = Requirement(text)
+        marker, requirement.marker = requirement.marker, None
+        # one that holds without the extra as well is no part of it
+        if marker is not None and marker.evaluate(here) and not marker.evaluate({**here, "extra": ""}):
+            found.append(str(requirement))
+    return tuple(sorted(found))
+
+
+def _own_extras() -> list[str]:
+    metadata = _installed()
+    return sorted({canonicalize_name(name) for name in (metadata and metadata.get_all("Provides-Extra")) or ()})
+
+
+def _own_requires() -> list[str]:
+    metadata = _installed()
+    return sorted((metadata and metadata.get_all("Requires-Dist")) or ())
+
+
+def _is_of_an_extra(requirement: Requirement) -> bool:
+    return any(f'extra == "{extra}"' in f"{requirement.marker}" for extra in LIBRARY_EXTRAS)
+
+
 def build_own_wheel() -> OwnWheel:
     """Build the wheel in memory.
 
@@ -172,6 +216,9 @@ def _metadata(version: str) -> bytes:
         f"Version: {version}",
         f"Requires-Python: {own_requires_python()}",
         *(f"Requires-Dist: {requirement}" for requirement in own_requirements(LIBRARY_NEEDS)),
+        # who bundles there reads what a declared extra brings
+        *(f"Provides-Extra: {extra}" for extra in LIBRARY_EXTRAS),
+        *(f"Requires-Dist: {text}" for text in _own_requires() if _is_of_an_extra(Requirement(text))),
     ]
     return ("\n".join(lines) + "\n").encode()
 

@@ -81,6 +81,8 @@ def _describe(step: dict[str, Any]) -> str:
     return {
         "network": "make a network namespace",
         "overlay": f"mount an overlay of {step.get('lower')}",
+        "users": "make a user namespace",
+        "layer": "mount a layer over the system",
         "mounts": "make a mount namespace",
         "show": f"show paths below {step.get('folder')}",
         "proc": "mount a /proc that hides other users' processes",
@@ -142,14 +144,20 @@ def _network(user_namespace: bool, addresses: list[str], listeners: list[list[An
             listener.close()
 
 
-def _enter_user_namespace(more: int) -> None:
+def _enter_user_namespace(more: int, inner: int | None = None) -> None:
     uid, gid = os.geteuid(), os.getegid()
+    inner_uid, inner_gid = (uid, gid) if inner is None else (inner, inner)
     # who has become another user may not write its own maps otherwise
     _prctl(PR_SET_DUMPABLE, 1)
     _check(_libc.unshare(CLONE_NEWUSER | more))
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - no pathlib in a process that is to start fast
-            file.write(text)
+    _write_file("/proc/self/setgroups", "deny")
+    _write_file("/proc/self/uid_map", f"{inner_uid} {uid} 1")
+    _write_file("/proc/self/gid_map", f"{inner_gid} {gid} 1")
+
+
+def _write_file(path: str, text: str) -> None:
+    with open(path, "w") as file:  # noqa: PTH123 - no pathlib in a process that is to start fast
+        file.write(text)
 
 
 def _add_address(link: socket.socket, address: str) -> None:
@@ -192,6 +200,10 @@ def _listen(address: str, port: int) -> socket.socket:
 def _overlay(lower: str, upper: str, work: str, target: str) -> None:
     """Show a folder at a place where it can be written to without being changed, in a user namespace for that."""
     _enter_user_namespace(CLONE_NEWNS)
+    _mount_overlay(lower, upper, work, target)
+
+
+def _mount_overlay(lower: str, upper: str, work: str, target: str) -> None:
     handles = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (lower, upper, work)]
     try:
         # not by their names, which may hold what separates options
@@ -201,6 +213,57 @@ def _overlay(lower: str, upper: str, work: str, target: str) -> None:
     finally:
         for handle in handles:
             os.close(handle)
+
+
+# -- a root of its own ----------------------------------------------------------------------------------------
+
+
+def _users(uid: int | None, count: int) -> None:
+    """Become root of a user namespace, of `count` users from `uid` on outside, or of the caller's own alone."""
+    if count == 1:
+        if uid is not None:
+            _become(uid)
+        _enter_user_namespace(CLONE_NEWNS, inner=0)
+    else:
+        _enter_range(uid or 0, count)
+    # what happens here must not reach the machine, nor what happens there this
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    # the root that it now is, and no user of the machine
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+
+
+def _enter_range(first: int, count: int) -> None:
+    # who has become somebody else may not map users that are not its own: a process that has not does it
+    process, made, mapped = os.getpid(), os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    mapper = os.fork()
+    if mapper == 0:
+        try:
+            os.close(made[1])
+            if os.read(made[0], 1):
+                _write_file(f"/proc/{process}/uid_map", f"0 {first} {count}")
+                _write_file(f"/proc/{process}/gid_map", f"0 {first} {count}")
+                os.write(mapped[1], b"\0")
+        finally:
+            os._exit(0)
+    try:
+        os.close(mapped[1])
+        # before, so that all of its processes are counted as that user's, which nobody else is
+        _become(first)
+        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS))
+        os.write(made[1], b"\0")
+        if not os.read(mapped[0], 1):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), "uid map")
+    finally:
+        for descriptor in (*made, mapped[0]):
+            os.close(descriptor)
+        os.waitpid(mapper, 0)
+
+
+def _layer(lower: str, upper: str, work: str, target: str, terminals: str) -> None:
+    """Show the system where it can be written to without being changed, and make pseudo terminals."""
+    _mount_overlay(lower, upper, work, target)
+    _mount("devpts", terminals, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 
 
 # -- mounts, for a caller that is root ------------------------------------------------------------------------
@@ -347,6 +410,8 @@ def _filter(program: str) -> None:
 _ACTIONS: dict[str, Callable[..., None]] = {
     "network": _network,
     "overlay": _overlay,
+    "users": _users,
+    "layer": _layer,
     "mounts": _mounts,
     "show": _show,
     "proc": _proc,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runner.errors import SandboxUnavailableError
 from runner.limits import SANDBOX_SHM_BYTES
-from runner.sandbox import bubblewrap, endpoints, landlock, seccomp, view
+from runner.sandbox import bubblewrap, endpoints, landlock, rooted, seccomp, view
 from runner.sandbox.closed import without_inner
 from runner.sandbox.landlock import Rule, Ruleset
 from runner.sandbox.machine import Machine
@@ -89,33 +89,19 @@ def compile_plan(
                 raise SandboxUnavailableError(
                     "sandbox namespaces: the program bwrap is not installed.", hint=INSTALL_BUBBLEWRAP
                 )
-            uid = machine.uid if policy.uid is None else policy.uid
-            files = (
-                (bubblewrap.FILTER_FD, seccomp.program(machine.architecture, own_view=True)),
-                (bubblewrap.PASSWD_FD, view.passwd(uid, f"{policy.private or ''}/home").encode()),
-                (bubblewrap.GROUP_FD, view.group(uid).encode()),
-                *((number, text.encode()) for number, _, text in bubblewrap.name_files(policy)),
-            )
             network = _network(policy, machine, listeners)
             # as root before it becomes somebody who may not, and else as that user, in a user namespace
             first, later = (network, ()) if machine.may_make_networks else ((), network)
+            if policy.root is not None:
+                who = (*user, *later, *limits, *rooted.root_steps(policy, policy.root))
+                words = rooted.arguments(policy, policy.root, machine, machine.bubblewrap, argv, cwd, status)
+            else:
+                overlay = [policy.overlay.step()] if policy.overlay is not None else []
+                who = (*user, *later, *overlay, *_without_capabilities(policy, machine), *limits)
+                words = bubblewrap.arguments(policy, machine, machine.bubblewrap, argv, cwd, status)
             return Plan(
-                steps=(
-                    *first,
-                    *user,
-                    *later,
-                    *([policy.overlay.step()] if policy.overlay is not None else []),
-                    *_without_capabilities(policy, machine),
-                    *limits,
-                    {"do": "no-new-privileges"},
-                    *_scope(machine),
-                    *({"do": "memory-file", "descriptor": number, "content": _text(data)} for number, data in files),
-                    *(
-                        {"do": "open-file", "descriptor": number, "path": path}
-                        for number, path in bubblewrap.setting_files(policy, machine)
-                    ),
-                ),
-                argv=tuple(bubblewrap.arguments(policy, machine, machine.bubblewrap, argv, cwd, status)),
+                steps=(*first, *who, {"do": "no-new-privileges"}, *_scope(machine), *_files(policy, machine)),
+                argv=tuple(words),
                 relayed=True,
             )
 
@@ -169,6 +155,26 @@ def has_own_mounts(policy: SandboxPolicy, machine: Machine) -> bool:
     return policy.level == "landlock" and policy.uid is not None and machine.may_mount
 
 
+def _files(policy: SandboxPolicy, machine: Machine) -> Iterable[Step]:
+    """What bubblewrap reads on descriptors."""
+    if policy.root is not None:
+        passwd, group = view.ROOT_USERS, view.ROOT_GROUPS
+    else:
+        uid = machine.uid if policy.uid is None else policy.uid
+        passwd, group = view.passwd(uid, f"{policy.private or ''}/home"), view.group(uid)
+    files = (
+        (bubblewrap.FILTER_FD, seccomp.program(machine.architecture, own_view=True)),
+        (bubblewrap.PASSWD_FD, passwd.encode()),
+        (bubblewrap.GROUP_FD, group.encode()),
+        *((number, text.encode()) for number, _, text in bubblewrap.name_files(policy)),
+        *([] if policy.root is None else [(rooted.PROGRAM_FD, policy.root.program)]),
+    )
+    for number, data in files:
+        yield {"do": "memory-file", "descriptor": number, "content": _text(data)}
+    for number, path in bubblewrap.setting_files(policy, machine):
+        yield {"do": "open-file", "descriptor": number, "path": path}
+
+
 def _user_steps(policy: SandboxPolicy, machine: Machine, closed: Mapping[str, Sequence[str]]) -> Iterable[Step]:
     if policy.uid is None:
         return
@@ -179,8 +185,9 @@ def _user_steps(policy: SandboxPolicy, machine: Machine, closed: Mapping[str, Se
             f"sandbox {policy.level}: user {policy.uid} cannot enter {folders}, and root may not mount here.",
             hint="Run as an ordinary user, or put the cache and the interpreter where everybody can read them.",
         )
-    if policy.private is not None:
-        yield {"do": "give", "path": policy.private, "uid": policy.uid}
+    own_folder = policy.private if policy.root is None else policy.root.folder
+    if own_folder is not None:
+        yield {"do": "give", "path": own_folder, "uid": policy.uid}
     if closed or own:
         yield {"do": "mounts"}
     for folder, paths in closed.items():
@@ -189,6 +196,9 @@ def _user_steps(policy: SandboxPolicy, machine: Machine, closed: Mapping[str, Se
     if own:
         yield {"do": "tmpfs", "path": view.SHARED_MEMORY, "max_bytes": SANDBOX_SHM_BYTES}
         yield {"do": "proc"}
+    if policy.root is not None:
+        # it becomes somebody else as it makes its user namespace
+        return
     yield {"do": "become", "uid": policy.uid}
     yield {"do": "reach", "paths": [*policy.readable, *policy.writable]}
 

@@ -10,6 +10,7 @@ from runner.errors import UsageError
 from runner.sandbox.cgroups import ControlGroup
 from runner.sandbox.endpoints import Endpoint
 from runner.sandbox.overlay import Overlay
+from runner.sandbox.private_root import PrivateRoot
 
 Level = Literal["off", "landlock", "namespaces"]
 Network = Literal["open", "model-only", "none"]
@@ -45,8 +46,11 @@ class SandboxPolicy:
         data: A folder of the caller's in which it finds copies of data, which it may write, too. They are put there
             whole: what follows names in a folder that untrusted code can change may be led anywhere.
         overlay: A folder of the caller's that it has as an overlay, at a place in `data`.
+        root: A root of its own, at level `namespaces`, of which it is the root user; in the place of `private`, `data`
+            and `overlay`.
         shared: Further folders of the caller's that it may write, absolute; for programs that are trusted with them.
-        uid: User and group that it becomes, for a caller that is root; `None` keeps the caller's.
+        uid: User and group that it becomes, for a caller that is root; `None` keeps the caller's. With `root`, the
+            first of its users.
         umask: What files it makes do not grant to others.
     """
 
@@ -61,6 +65,7 @@ class SandboxPolicy:
     private: str | None = None
     data: str | None = None
     overlay: Overlay | None = None
+    root: PrivateRoot | None = None
     shared: tuple[str, ...] = ()
     uid: int | None = None
     umask: int = 0o077
@@ -68,7 +73,8 @@ class SandboxPolicy:
     @property
     def writable(self) -> tuple[str, ...]:
         """All folders it may write."""
-        return tuple(dict.fromkeys(path for path in (self.private, self.data, *self.shared) if path is not None))
+        root = None if self.root is None else self.root.folder
+        return tuple(dict.fromkeys(path for path in (self.private, self.data, root, *self.shared) if path is not None))
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -77,7 +83,8 @@ class SandboxPolicy:
             return ()
         # not what the kernel keeps beside it
         written = None if self.overlay is None else f"{self.overlay.written}/upper"
-        return tuple(path for path in (self.private, self.data, written) if path is not None)
+        root = () if self.root is None else (self.root.root, self.root.layer)
+        return tuple(path for path in (self.private, self.data, written, *root) if path is not None)
 
     def mechanisms(self) -> tuple[str, ...]:
         """Name each mechanism in force, for reports."""

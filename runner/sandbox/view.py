@@ -70,6 +70,10 @@ DEVICE_LINKS: Final = (
     ("/proc/self/fd/2", "/dev/stderr"),
 )
 
+TERMINAL: Final = "/dev/tty"
+TERMINALS: Final = "/dev/pts"
+"""A process's own terminal, and pseudo terminals: only where there is a root of its own, which has its own ones."""
+
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the fixed place of POSIX shared memory
 TEMPORARY: Final = "/tmp"  # noqa: S108 - what programs use that do not look at TMPDIR
 
@@ -85,6 +89,31 @@ def passwd(uid: int, home: str) -> str:
 def group(gid: int) -> str:
     """The text of an /etc/group with one group."""
     return f"{USER_NAME}:x:{gid}:\n"
+
+
+ROOT_USERS: Final = """\
+root:x:0:0:root:/root:/bin/sh
+daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
+bin:x:2:2:bin:/bin:/usr/sbin/nologin
+sys:x:3:3:sys:/dev:/usr/sbin/nologin
+mail:x:8:8:mail:/var/mail:/usr/sbin/nologin
+www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+"""
+ROOT_GROUPS: Final = """\
+root:x:0:
+daemon:x:1:
+bin:x:2:
+sys:x:3:
+adm:x:4:
+tty:x:5:
+mail:x:8:
+www-data:x:33:
+staff:x:50:
+users:x:100:
+nogroup:x:65534:
+"""
+"""The users and groups of a root of its own: those that programs take to be there, and none of the machine's."""
 
 
 def interpreter(base: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ if _prefix != _expected or not _library.startswith(f"{_expected.rstrip('/')}/"):
     os._exit(EXIT_OTHER_LIBRARY)
 
 # programs that a bundle starts must not inherit the channels
-for _descriptor in (3, 4, 5, 6):
+for _descriptor in (3, 4, 5, 6, 7):
     os.set_inheritable(_descriptor, False)
 
 _folder = Path(__file__).resolve().parent.parent

@@ -2,7 +2,7 @@
 
 A request is written by whoever makes it. The main loop reads the answers while it turns; one small thread stands by
 and reads when it does not, or when somebody outside of the main loop waits. What else has to be said while the main
-loop is blocked goes this way too.
+loop is blocked goes this way too, and what else is asked of the caller from anywhere (see `trials`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ from benchmax.envs.logging import _CURRENT_ROLLOUT_ID
 from ..errors import CredentialSourceError, FrameError, HeaderLimitError, HeadersRefusedError
 from ..frames import FrameParser
 from ..limits import MAX_ID_CHARS, MAX_TEXT_CHARS, MAX_URL_CHARS
-from ..protocol import AuthFromWorker, HeaderRequest, Headers, HeadersRefused, Inspect, auth_to_worker_decoder, encode
+from ..protocol import (
+    AuthFromWorker,
+    AuthToWorker,
+    HeaderRequest,
+    Headers,
+    HeadersRefused,
+    Inspect,
+    OpenTrial,
+    TrialOpened,
+    TrialRefused,
+    auth_to_worker_decoder,
+    encode,
+)
 from ..text import bounded
 from .calls import CURRENT_CALL
 
@@ -37,8 +49,9 @@ else there is to do for it."""
 
 REFUSALS: Final = {kind.__name__: kind for kind in (HeadersRefusedError, HeaderLimitError, CredentialSourceError)}
 
-Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Mapping[str, str]]"]
-Told = tuple["asyncio.Future[Mapping[str, str]]", Headers | HeadersRefused]
+Answer = Headers | HeadersRefused | TrialOpened | TrialRefused
+Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Answer]"]
+Told = tuple["asyncio.Future[Answer]", Answer]
 
 
 class HeaderClient:
@@ -89,22 +102,49 @@ class HeaderClient:
             CredentialSourceError: the caller's credential source failed.
         """
         if os.getpid() != self._process:
-            # two processes that read one channel would take each other's answers
             raise HeadersRefusedError("headers were asked for in a process that was forked from the worker.")
         number = next(self._numbers)
-        frame = encode(
-            HeaderRequest(
-                request=number,
-                call=call,
-                binding=binding,
-                rollout=rollout,
-                base_url=bounded(str(context.base_url), MAX_URL_CHARS),
-                model=bounded(str(context.model), MAX_TEXT_CHARS),
-                rollout_id=bounded(str(context.rollout_id), MAX_ID_CHARS),
-            )
+        request = HeaderRequest(
+            request=number,
+            call=call,
+            binding=binding,
+            rollout=rollout,
+            base_url=bounded(str(context.base_url), MAX_URL_CHARS),
+            model=bounded(str(context.model), MAX_TEXT_CHARS),
+            rollout_id=bounded(str(context.rollout_id), MAX_ID_CHARS),
         )
+        answer = await self._answer(number, request)
+        if isinstance(answer, Headers):
+            return answer.headers
+        if isinstance(answer, HeadersRefused):
+            raise REFUSALS.get(answer.failure.type, HeadersRefusedError)(answer.failure.message)
+        # an honest caller answers what was asked
+        os._exit(EXIT_ORPHANED)
+
+    async def sandbox(self, request: Callable[[int], OpenTrial]) -> TrialOpened | TrialRefused:
+        """Ask for the sandbox of a trial.
+
+        Args:
+            request: Makes the message, from the number that it is to have.
+
+        Raises:
+            HeadersRefusedError: the caller is gone, or this is a forked process.
+        """
+        if os.getpid() != self._process:
+            raise HeadersRefusedError("a sandbox was asked for in a process that was forked from the worker.")
+        number = next(self._numbers)
+        answer = await self._answer(number, request(number))
+        if isinstance(answer, TrialOpened | TrialRefused):
+            return answer
+        os._exit(EXIT_ORPHANED)
+
+    # -- out ----------------------------------------------------------------------------------------------
+
+    async def _answer(self, number: int, request: HeaderRequest | OpenTrial) -> Answer:
+        """Send a request and wait for its answer; only in the worker's own process, or two would read one channel."""
+        frame = encode(request)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Mapping[str, str]] = loop.create_future()
+        future: asyncio.Future[Answer] = loop.create_future()
         self._waiting[number] = loop, future
         elsewhere = loop is not self._main
         if elsewhere:
@@ -116,8 +156,6 @@ class HeaderClient:
             self._waiting.pop(number, None)
             if elsewhere:
                 self._count(-1)
-
-    # -- out ----------------------------------------------------------------------------------------------
 
     def _ask(self, frame: bytes, *, elsewhere: bool) -> None:
         if not elsewhere and self._held is not None:
@@ -186,9 +224,7 @@ class HeaderClient:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(_tell, answers)
 
-    def _take(
-        self, message: Headers | HeadersRefused | Inspect, told: dict[asyncio.AbstractEventLoop, list[Told]]
-    ) -> None:
+    def _take(self, message: AuthToWorker, told: dict[asyncio.AbstractEventLoop, list[Told]]) -> None:
         if isinstance(message, Inspect):
             self._on_inspect(message)
             return
@@ -200,13 +236,8 @@ class HeaderClient:
 
 def _tell(answers: list[Told]) -> None:
     for future, message in answers:
-        if future.done():
-            continue
-        if isinstance(message, Headers):
-            future.set_result(message.headers)
-        else:
-            kind = REFUSALS.get(message.failure.type, HeadersRefusedError)
-            future.set_exception(kind(message.failure.message))
+        if not future.done():
+            future.set_result(message)
 
 
 class CallerAuth:

@@ -31,6 +31,7 @@ from ..protocol import (
     BUNDLE_FD,
     PROTOCOL,
     START_CALL,
+    TRIAL_FD,
     WORK_FD,
     CallDone,
     CallFailed,
@@ -72,6 +73,7 @@ from .outcome import (
 from .output import OutputBook, install
 from .release import benchmax_version
 from .rollouts import RolloutGuard, watch_transcripts
+from .trials import TrialClient
 from .watchdog import Watchdog, arm
 
 COLLECT_AFTER: Final = 10_000
@@ -89,6 +91,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, CallState] = {}
         self._headers = HeaderClient(socket.socket(fileno=AUTH_FD), self._on_inspect)
+        self._trials = TrialClient(socket.socket(fileno=TRIAL_FD), self._headers)
         self._watchdog = Watchdog(self._calls, self._headers.send, self._flush_output)
         self._guard = RolloutGuard(self._on_rollout_ended)
         self._from_threads: deque[Log] = deque()
@@ -228,6 +231,7 @@ class Server:
         self, call: int, bindings: list[str], work: Coroutine[Any, Any, Answer], rollouts: list[str] | None = None
     ) -> None:
         self._spin.end()
+        self._trials.register()
         state = CallState(call, frozenset(rollouts or ()), pending=set(rollouts or ()))
         self._calls[call] = state
         if self._watchdog.resting:

@@ -122,11 +122,11 @@ async def setting(tmp_path: Path) -> Any:
         ("say(hello, Loaded(modules=['a.py']))", "a loaded message out of turn"),
         ("say(hello, outcome(1))", "a message for call 1, which is not in flight"),
         ("say(hello, CallDone(call=0))", "a message for call 0, which is not in flight"),
-        ("say(Hello(protocol=PROTOCOL + 1, python=hello.python, benchmax='1'))", "speaks protocol 2 on Python"),
+        ("say(Hello(protocol=PROTOCOL + 1, python=hello.python, benchmax='1'))", "speaks protocol 3 on Python"),
         ("say(Hello(protocol=PROTOCOL, python='2.7', benchmax='0.2'))", "on Python 2.7 with benchmax 0.2, expected"),
         (
             "say(Hello(protocol=PROTOCOL, python=hello.python, benchmax='0.3.1'))",
-            "benchmax 0.3, expected protocol 1 on",
+            "benchmax 0.3, expected protocol 2 on",
         ),
         ("say(Hello(protocol=PROTOCOL, python=hello.python, benchmax='\x1b['))", "benchmax '\\x1b[', expected"),
         (

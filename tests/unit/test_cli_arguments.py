@@ -8,8 +8,9 @@ import pytest
 
 from runner.cli.bundle import constructor_arguments
 from runner.cli.credentials import bindings, secret
-from runner.cli.parser import count, parse_arguments, seconds
+from runner.cli.parser import parse_arguments
 from runner.cli.run import check_writable, plan_of, write_report
+from runner.cli.syntax import count, seconds
 from runner.errors import UsageError
 
 

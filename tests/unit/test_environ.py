@@ -33,6 +33,7 @@ def test_what_the_network_of_the_machine_needs_is_taken_over(monkeypatch: pytest
     # a proxy that cannot be reached would only be in the way
     env = worker_environment(Path("/private"), Path("/venv/bin/python"), proxies=False)
     assert "HTTPS_PROXY" not in env
+    assert env["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
     assert env["SSL_CERT_FILE"] == "/etc/corporate.pem"
 
 

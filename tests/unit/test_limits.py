@@ -70,7 +70,7 @@ def test_times_may_be_given_as_whole_numbers() -> None:
 
 def test_units_are_in_the_names() -> None:
     assert {name.rpartition("_")[2] for name in NAMES} == {
-        "s", "bytes", "examples", "restarts", "rollout", "processes", "files", "cpus", "tokens",
+        "s", "bytes", "examples", "restarts", "rollout", "processes", "files", "cpus", "tokens", "sandboxes",
     }  # fmt: skip
 
 

@@ -114,11 +114,11 @@ def test_anything_else_is_no_announcement(line: bytes) -> None:
 @pytest.mark.parametrize(
     ("rollout_id", "headers"),
     [
-        ("0-deadbeef-3", {"X-Benchmax-Sample": "3"}),
-        ("12-deadbeef-0", {"X-Benchmax-Sample": "0"}),
-        ("anything", {}),
-        ("3", {}),
-        ("a-99999999999", {}),
+        ("0-deadbeef-3", {"Authorization": "Bearer benchmax-sample-3", "X-Benchmax-Sample": "3"}),
+        ("12-deadbeef-0", {"Authorization": "Bearer benchmax-sample-0", "X-Benchmax-Sample": "0"}),
+        ("anything", {"Authorization": "Bearer benchmax-sample"}),
+        ("3", {"Authorization": "Bearer benchmax-sample"}),
+        ("a-99999999999", {"Authorization": "Bearer benchmax-sample"}),
     ],
 )
 async def test_sample_auth_says_which_sibling_asks(rollout_id: str, headers: dict[str, str]) -> None:

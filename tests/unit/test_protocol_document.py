@@ -137,13 +137,14 @@ def test_the_descriptors_are_the_modules() -> None:
     assert table[str(protocol.AUTH_FD)].startswith("*auth* channel")
     assert table[str(protocol.BUNDLE_FD)].startswith("the bundle's pickle")
     assert str(protocol.DUMP_FD) in table
-    assert set(table) == {"0", "3", "4", "5", "6"}
+    assert table[str(protocol.TRIAL_FD)].endswith("the sandboxes of trials")
+    assert set(table) == {"0", "3", "4", "5", "6", "7"}
     assert f"sends signal {protocol.DUMP_SIGNAL}" in sections()["Descriptors"]
 
 
 def test_every_limit_is_quoted_with_its_value() -> None:
     rows = re.findall(r"^\| .+ \| (\d+)(?: \w+)? \| `(\w+)` \|$", sections()["Limits"], flags=re.MULTILINE)
-    assert len(rows) == 22
+    assert len(rows) == 23
     for value, name in rows:
         home = next(module for module in (limits, child, calls) if hasattr(module, name))
         assert int(value) == getattr(home, name), name

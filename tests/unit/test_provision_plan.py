@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
+from benchmax.bundle import BundleMetadata
 from runner.errors import RequirementError, UsageError
 from runner.provision.environment import installer_environment
 from runner.provision.index import Index
 from runner.provision.interpreter import Interpreter
+from runner.provision.lock import markers
 from runner.provision.options import ProvisionOptions
-from runner.provision.plan import Plan, check_requirements
+from runner.provision.plan import Plan, check_requirements, plan_for_bundle
 from runner.provision.prerelease import listed_prereleases
 from runner.provision.resolution import Resolution
-from runner.provision.wheel import LIBRARY_NEEDS, OwnWheel, build_own_wheel, own_requirements
+from runner.provision.wheel import (
+    LIBRARY_NEEDS,
+    OwnWheel,
+    build_own_wheel,
+    own_extra,
+    own_requirements,
+    own_version,
+)
 
 PYTHON = Interpreter(
     path=Path("/opt/python/bin/python3.12"),
@@ -51,9 +61,10 @@ def test_own_wheel_is_deterministic_and_holds_the_library_alone() -> None:
         metadata = archive.read(f"benchmax-{wheel.version}.dist-info/METADATA").decode()
     assert {name.split("/")[0] for name in names} == {"benchmax", f"benchmax-{wheel.version}.dist-info"}
     assert not [name for name in names if "__pycache__" in name]
-    assert [line[15:] for line in metadata.splitlines() if line.startswith("Requires-Dist")] == list(
-        own_requirements(LIBRARY_NEEDS)
-    )
+    needs = [Requirement(line[15:]) for line in metadata.splitlines() if line.startswith("Requires-Dist")]
+    of_extras = [need.name for need in needs if need.marker is not None and "extra ==" in f"{need.marker}"]
+    assert [f"{need}" for need in needs if need.name not in of_extras] == list(own_requirements(LIBRARY_NEEDS))
+    assert of_extras == ["harbor"]
     for runner_only in ("virtualenv", "uvicorn", "msgspec"):
         assert runner_only not in metadata
 
@@ -163,3 +174,36 @@ def test_pip_report_becomes_a_lock_with_every_kind_of_source() -> None:
         'wheels = [{ url = "https://files.example/wheel_one-1.0-py3-none-any.whl"',
     ):
         assert part in resolution.lock
+
+
+def bundle_plan(*lines: str, python: str = "3.12") -> Plan:
+    metadata = BundleMetadata(
+        pip_dependencies=lines, python_version=python, benchmax_version=own_version(), env_class_source=None
+    )
+    return plan_for_bundle(metadata, wheel=build_own_wheel(), options=ProvisionOptions())
+
+
+def test_extras_of_our_own_package_stand_for_what_they_ask_for() -> None:
+    declared = own_extra("harbor", markers("3.12"))
+    assert [Requirement(line).name for line in declared] == ["harbor"]
+    assert bundle_plan("benchmax[harbor]>=0.2").requirements == (*declared, "benchmax>=0.2")
+    assert bundle_plan("tabulate", "benchmax[Harbor]").requirements == (*declared, "benchmax", "tabulate")
+
+
+def test_an_extra_asks_for_nothing_where_its_packages_do_not_exist() -> None:
+    assert bundle_plan("benchmax[harbor]", python="3.11").requirements == ("benchmax",)
+    assert bundle_plan("benchmax[harbor] ; python_version < '3'").requirements == (
+        'benchmax[harbor]; python_version < "3"',
+    )
+
+
+def test_extras_of_a_benchmax_from_the_index_are_left_to_it() -> None:
+    plan = bundle_plan("benchmax[harbor]==0.2.1")
+    assert plan.index_benchmax
+    assert plan.requirements == ("benchmax[harbor]==0.2.1",)
+
+
+def test_an_extra_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(RequirementError, match=r"no such extra\.") as refused:
+        bundle_plan("benchmax[harbour]")
+    assert "harbor" in refused.value.hint

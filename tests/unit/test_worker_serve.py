@@ -23,6 +23,7 @@ from runner.protocol import (
     BUNDLE_FD,
     DUMP_FD,
     PROTOCOL,
+    TRIAL_FD,
     WORK_FD,
     AuthFromWorker,
     CallDone,
@@ -225,6 +226,7 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
         (tmp_path / name).mkdir()
     work, work_theirs = socket.socketpair()
     auth, auth_theirs = socket.socketpair()
+    trials, trials_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pickled = os.memfd_create("bundle")
     os.write(pickled, bundle.pickled)
     dump = os.memfd_create("dump")
@@ -239,6 +241,7 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
                 AUTH_FD: auth_theirs.fileno(),
                 BUNDLE_FD: pickled,
                 DUMP_FD: dump,
+                TRIAL_FD: trials_theirs.fileno(),
             },
             stdout=caller.output.write,
             stderr=caller.output.write,
@@ -246,6 +249,8 @@ async def worker(tmp_path: Path, bundle: Bundle, **load: Any) -> AsyncIterator[C
     finally:
         work_theirs.close()
         auth_theirs.close()
+        trials_theirs.close()
+        trials.close()
         os.close(pickled)
         os.close(dump)
     caller.work_socket = work

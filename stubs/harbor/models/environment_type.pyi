@@ -1,0 +1,6 @@
+from enum import Enum
+
+class EnvironmentType(Enum):
+    DOCKER = "docker"
+    DAYTONA = "daytona"
+    MODAL = "modal"

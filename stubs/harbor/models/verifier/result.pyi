@@ -1,0 +1,2 @@
+class VerifierResult:
+    rewards: dict[str, float | int] | None
