@@ -2,6 +2,7 @@
 
     RunnerError
     ├── UsageError
+    │   └── SettingsError
     ├── ArtifactError
     ├── DatasetError
     ├── RemoteError
@@ -22,7 +23,19 @@
     ├── HeadersRefusedError
     │   ├── HeaderLimitError
     │   └── CredentialSourceError
-    └── EndpointError
+    ├── EndpointError
+    └── ServiceError
+        ├── DatabaseError
+        ├── QuotaError
+        ├── LeaseLostError
+        ├── ConflictError
+        └── ClientError
+            ├── ServiceUnreachableError
+            ├── ServiceFaultError
+            ├── ServiceBusyError
+            └── ServiceRefusedError
+                ├── KeyRefusedError
+                └── NotFoundError
 
 `code` is stable and unique: match on it, not on wording. `fault` says who has to act, and decides the exit code
 of the command line: the `bundle` (1), the caller's `usage` (2), or the `host` (3, could not judge).
@@ -70,6 +83,21 @@ class UsageError(RunnerError):
 
     code = "usage"
     fault = "usage"
+
+
+class SettingsError(UsageError):
+    """Raised when settings of a service cannot be meant.
+
+    Args:
+        message: All of it, in one line.
+        problems: Each with its place and what to do, in one line.
+    """
+
+    code = "settings"
+
+    def __init__(self, message: str, *, problems: Sequence[str] = (), hint: str = "", detail: str = "") -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.problems = tuple(problems)
 
 
 class ArtifactError(RunnerError):
@@ -266,3 +294,118 @@ class EndpointError(RunnerError):
     """Raised when the model endpoint does not answer at the first probe."""
 
     code = "endpoint"
+
+
+class ServiceError(RunnerError):
+    """Raised when the validation service cannot do what it was asked; the subclasses say why."""
+
+    code = "service"
+
+
+class DatabaseError(ServiceError):
+    """Raised when the database cannot be used: unreachable, of another release, or open on another host."""
+
+    code = "database"
+
+
+class QuotaError(ServiceError):
+    """Raised when a key has used up one of its quotas.
+
+    Args:
+        message: What was asked for, and what the key may have.
+        which: The quota: `bytes` or `jobs`.
+        limit: What the key may have of it.
+    """
+
+    code = "quota"
+    fault = "usage"
+
+    def __init__(self, message: str, *, which: str = "", limit: int = 0, hint: str = "", detail: str = "") -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.which = which
+        self.limit = limit
+
+
+class LeaseLostError(ServiceError):
+    """Raised when an executor writes to a job that is no longer its own."""
+
+    code = "lease-lost"
+
+
+class ConflictError(ServiceError):
+    """Raised when something is not in the state that a change of it needs, such as a job that is still running."""
+
+    code = "conflict"
+    fault = "usage"
+
+
+class ClientError(ServiceError):
+    """Raised when a service does not do what its client asks; the subclasses say who has to act.
+
+    Args:
+        message: What failed and the fact behind it, in one line.
+        status: The answer's HTTP status; 0 where there was no answer.
+        answer_code: The service's own code of the error, which is stable; empty where it gave none.
+        request_id: Under which whoever runs the service finds the request in its logs.
+        hint: What to do next.
+        detail: Further lines.
+    """
+
+    code = "client"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        answer_code: str = "",
+        request_id: str = "",
+        hint: str = "",
+        detail: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint, detail=detail)
+        self.status = status
+        self.answer_code = answer_code
+        self.request_id = request_id
+
+    @property
+    def passing(self) -> bool:
+        """Whether it says nothing about the request, which may be answered in a moment."""
+        return self.status in (0, 429, 502, 503, 504) or self.answer_code == "in-progress"
+
+
+class ServiceUnreachableError(ClientError):
+    """Raised when there is no answer: no connection, or none in time, as often as it was tried."""
+
+    code = "service-unreachable"
+
+
+class ServiceFaultError(ClientError):
+    """Raised when the service says that something is wrong with itself, or answers what no service of ours does."""
+
+    code = "service-fault"
+
+
+class ServiceBusyError(ClientError):
+    """Raised when a quota or a rate is used up, and waiting for it takes longer than a client should."""
+
+    code = "service-busy"
+
+
+class ServiceRefusedError(ClientError):
+    """Raised when the service refuses a request as it stands."""
+
+    code = "service-refused"
+    fault = "usage"
+
+
+class KeyRefusedError(ServiceRefusedError):
+    """Raised when the key is not known, no longer good, or may not do this."""
+
+    code = "key-refused"
+
+
+class NotFoundError(ServiceRefusedError):
+    """Raised when there is no such thing, or none of the key's tenant."""
+
+    code = "not-found"

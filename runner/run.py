@@ -192,6 +192,14 @@ class Run:
         self._course.use(env.clean)
         return env
 
+    def outcome(self, rollout_id: str) -> OutcomeFacts:
+        """Return how a rollout ended.
+
+        Raises:
+            KeyError: it has not.
+        """
+        return self._outcomes[rollout_id]
+
     def kill(self) -> None:
         """Kill the workers, for a caller that has cancelled `run` and will not wait for an orderly end."""
         for process in self._workers.values():

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 from benchmax.transport.async_pool import Connections
 from runner.gateway.app import App, Opening
 from runner.gateway.budget import Budget
+from runner.gateway.client import Receive, Send
 from runner.gateway.diagnostics import SessionContract
 from runner.gateway.exchange import CallTrace, Upstream
 from runner.gateway.faults import RefusedError
+from runner.gateway.hosted import HostedConnection
 from runner.gateway.http_upstream import Credentials, HttpUpstream
 from runner.gateway.rejection import Rejections
 from runner.gateway.server import Handler, OnConnect, Server
 from runner.gateway.session import Session, Sessions, Shelf, valid_id
-from runner.limits import Limits
+from runner.limits import SESSION_TTL_S, Limits
 
 Admit = Callable[[Opening], Awaitable[Upstream | None]]
 """Says what answers a session that somebody opens over HTTP, by the bearer that is shown; `None` refuses it."""
@@ -30,6 +33,7 @@ class Gateway:
         clean: Takes secrets out of a text. All that a client gets goes through it.
         finished: Told of each call when it is over, on the event loop; must not raise. The call's `document` is there.
         admit: Lets clients open sessions over HTTP; `None` lets nobody.
+        session_s: How long such a session lives at most, whatever its client asks for, in seconds.
     """
 
     def __init__(
@@ -39,16 +43,19 @@ class Gateway:
         clean: Callable[[str], str],
         finished: Callable[[CallTrace], None] | None = None,
         admit: Admit | None = None,
+        session_s: float = SESSION_TTL_S,
     ) -> None:
         self._limits = limits
         self._sessions = Sessions()
         self._shelf = Shelf(limits.in_flight_bytes)
         self._admit = admit
+        self._session_s = session_s
         self._connections: Connections | None = None
         self._expiries: dict[Session, asyncio.TimerHandle] = {}
         self._expiring: set[asyncio.Task[None]] = set()
         opening = None if admit is None else self._open_admitted
-        self._server = Server(App(self._sessions, limits, clean=clean, finished=finished, open_session=opening))
+        self._app = App(self._sessions, limits, clean=clean, finished=finished, open_session=opening)
+        self._server = Server(self._app)
 
     def open(
         self,
@@ -99,6 +106,11 @@ class Gateway:
             self._expiries[session] = asyncio.get_running_loop().call_later(ttl_s, self._expire, session)
         return session
 
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions that are open now."""
+        return [*self._sessions]
+
     def free_id(self, rollout_id: str) -> str:
         """Return an id for a rollout's session: its own where that can stand in a URL, made unlike all others."""
         return self._sessions.free_id(rollout_id)
@@ -132,6 +144,21 @@ class Gateway:
             on_connect: Told of each connection that HTTP can be spoken on (`None`), or why it cannot.
         """
         return self._server.handler(origin, tls, on_connect=on_connect)
+
+    async def serve(
+        self, scope: Mapping[str, Any], receive: Receive, send: Send, *, cut: Callable[[], None] | None = None
+    ) -> None:
+        """Answer one request that came to another server, as an ASGI application; paths are those of this gateway.
+
+        Args:
+            scope: As ASGI has it.
+            receive: The same.
+            send: The same.
+            cut: Closes the request's connection at once, where the server offers a way to.
+        """
+        connection = HostedConnection(receive, send, cut)
+        with connection.ending():
+            await self._app.serve(connection.scope(scope), receive, connection.send, origin=None)
 
     @property
     def calls_in_flight(self) -> int:
@@ -176,7 +203,8 @@ class Gateway:
                 rollout_id=opening.session_id,
                 model=opening.model,
                 budget=budget,
-                ttl_s=opening.ttl_seconds,
+                # what nobody collects must not stay for ever
+                ttl_s=min(opening.ttl_seconds or self._session_s, self._session_s),
             )
         except ValueError as error:
             raise RefusedError(f"{error}.", status=409) from None

@@ -1,0 +1,1 @@
+"""What the service keeps: tables, transactions and one module of functions per noun."""
