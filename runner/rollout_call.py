@@ -97,6 +97,10 @@ class RolloutCall(Call[Mapping[str, RolloutOutcome]]):
         """Whether code of the bundle said of any rollout how it ended."""
         return len(self._ours) < len(self._outcomes)
 
+    def is_late(self, rollout_id: str) -> bool:
+        """Whether it has a rollout that has not run to its end."""
+        return rollout_id in self.requests and rollout_id not in self._seconds
+
     def late(self) -> set[str]:
         """Return the rollouts that have not run to their end."""
         return self.requests.keys() - self._seconds.keys()

@@ -12,13 +12,22 @@ import traceback
 from collections.abc import Sequence
 
 from runner.cli import streams
-from runner.cli.parser import EXIT_USAGE, parse_arguments
-from runner.errors import RunnerError
+from runner.cli.parser import parse_arguments
+from runner.cli.syntax import EXIT_USAGE
+from runner.errors import RunnerError, UsageError
 from runner.text import one_line, printable
 
 EXIT_BUNDLE = 1
 EXIT_HOST = 3
 EXIT_INTERRUPTED = 130
+
+_EVERYWHERE = frozenset({"init", "inspect", "submit"})
+"""Commands that need nothing of Linux."""
+
+_SERVICE_PACKAGES = frozenset(
+    {"alembic", "fastapi", "jinja2", "obstore", "prometheus_client", "psycopg", "sqlalchemy"}
+)  # fmt: skip
+"""What the extra `service` brings."""
 
 _FAULTS = {"bundle": EXIT_BUNDLE, "usage": EXIT_USAGE, "host": EXIT_HOST}
 
@@ -42,7 +51,7 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         arguments = parse_arguments(argv)
         verbose = arguments.verbose
-        if sys.platform != "linux" and arguments.command not in ("init", "inspect"):
+        if sys.platform != "linux" and arguments.command not in _EVERYWHERE:
             raise RunnerError(
                 f"`benchmax {arguments.command}` needs Linux.",
                 hint="`benchmax inspect` works here, and so does benchmax.bundle.dump_bundle.",
@@ -62,6 +71,8 @@ def _command(argv: Sequence[str] | None) -> int:
         )
         return _fail(refused, verbose=verbose)
     except Exception as error:  # noqa: BLE001 - a defect of ours must not look like the bundle's fault (exit code 1)
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SERVICE_PACKAGES:
+            return _fail(_without_service(error), verbose=verbose)
         defect = RunnerError(
             f"this is a defect of benchmax: {type(error).__name__}: {error}.",
             hint="Please report it, with what --verbose shows.",
@@ -69,6 +80,13 @@ def _command(argv: Sequence[str] | None) -> int:
         )
         return _fail(defect, verbose=verbose)
     return code
+
+
+def _without_service(error: ModuleNotFoundError) -> RunnerError:
+    return UsageError(
+        f"the service needs packages that are not installed, such as {error.name}.",
+        hint="Install them: pip install 'benchmax[service]'.",
+    )
 
 
 def _fail(error: RunnerError, *, verbose: bool) -> int:

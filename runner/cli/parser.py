@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import math
 import re
-import sys
 from collections.abc import Sequence
-from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+
+from runner.cli.service_commands import add_executor, add_keys, add_serve, add_submit
+from runner.cli.syntax import Commands, Parser, age, common, count, day, seconds, size
 
 DESCRIPTION = "Bundle reinforcement-learning environments, and run bundles somebody else made, isolated."
 
 EPILOG = """\
 exit codes: 0 good · 1 the bundle's fault, or rollouts that did not end well · 2 usage · 3 could not judge ·
 130 interrupted"""
-
-EXIT_USAGE = 2
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that says what is wrong with a command line in one line, like every other error."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong and exit with the code for usage."""
-        text = message.removeprefix("argument ")
-        end = "" if text.endswith((".", "?")) else "."
-        print(f"benchmax: error: {text}{end} See `{self.prog} --help`.", file=sys.stderr)  # noqa: T201
-        raise SystemExit(EXIT_USAGE)
-
-
-Commands = argparse._SubParsersAction
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -68,69 +51,22 @@ def build_parser() -> tuple[Parser, Commands[Parser]]:
     _add_cache(commands)
     _add_diff(commands)
     _add_doctor(commands)
+    add_executor(commands)
     _add_init(commands)
     _add_inspect(commands)
+    add_keys(commands)
     _add_lock(commands)
     _add_prepare(commands)
     _add_report(commands)
     _add_run(commands)
+    add_serve(commands)
+    add_submit(commands)
     _add_validate(commands)
     return parser, commands
 
 
-def count(text: str) -> int:
-    """Read a whole number of at least one."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return number
-
-
-def seconds(text: str) -> float:
-    """Read a positive number of seconds."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not (number > 0 and math.isfinite(number)):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
-    return number
-
-
-def size(text: str) -> int:
-    """Read a number of bytes, such as `500MB`, `1.5GiB` or `0`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?", text.strip().lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"must be a size such as 500MB or 20GB, got {text!r}")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** ("kmgt".index(match[2]) + 1 if match[2] else 0))
-
-
-def age(text: str) -> float:
-    """Read a length of time, such as `30d`, `12h`, `90m` or `45s`, and return seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw])", text.strip().lower())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"must be an age such as 30d, 12h or 90m, got {text!r}")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
-
-
-def day(text: str) -> date:
-    """Read a day such as 2026-01-31."""
-    try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
-            return date.fromisoformat(text)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"must be a day such as 2026-01-31, got {text!r}")
-
-
 def _common(parser: argparse.ArgumentParser, *, venv: bool) -> None:
-    group = parser.add_argument_group("common options")
-    group.add_argument("--json", action="store_true", help="JSON on standard output, the table on standard error")
-    group.add_argument("--verbose", action="store_true", help="show tracebacks and installer output of errors")
+    group = common(parser)
     if venv:
         group.add_argument("--python", metavar="X", help="interpreter to use: a version such as 3.12, or a path")
         _packages(parser.add_argument_group("packages"))
@@ -337,10 +273,11 @@ def _add_report(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "report",
         help="show a report again, or make a page of it",
-        description="Show the report of a run that was kept, and make a page of it, to open in a browser.",
+        description="Show the report of a run or the verdict of a validation that was kept, and make a page of it, to "
+        "open in a browser.",
         allow_abbrev=False,
     )
-    parser.add_argument("report", metavar="REPORT", type=Path, help="a record, or a report that --json-out wrote")
+    parser.add_argument("report", metavar="REPORT", type=Path, help="a record, or what --json-out wrote")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write it as a page, which is one file")
     _common(parser, venv=False)
 
@@ -416,4 +353,5 @@ def _add_validate(commands: Commands[Parser]) -> None:
     _reach(isolation, "model-only (default with namespaces), open (default otherwise), or none")
     output = parser.add_argument_group("output")
     output.add_argument("--json-out", metavar="FILE", type=Path, help="write the verdict as JSON to a file too")
+    output.add_argument("--report", metavar="FILE", type=Path, help="write the verdict as a page, to open in a browser")
     _common(parser, venv=True)

@@ -1,4 +1,4 @@
-"""`scripts/bench start|provision|worker|sandbox|model|gateway|report|all [--write] [--ours]`."""
+"""`scripts/bench start|provision|worker|sandbox|model|gateway|report|service|service_page|all [--write] [--ours]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import datetime as dt
 
-from scripts.benchmarks import gateway, model, provision, report, sandbox, start, worker
+from scripts.benchmarks import gateway, model, provision, report, sandbox, service, service_page, start, worker
 from scripts.benchmarks.table import machine, render, write
 
 BENCHMARKS = {
@@ -17,6 +17,8 @@ BENCHMARKS = {
     "model": model.measure,
     "gateway": gateway.measure,
     "report": report.measure,
+    "service": service.measure,
+    "service_page": service_page.measure,
 }
 
 

@@ -10,6 +10,8 @@ What becomes of a block is decided by its language and the words after it.
 | `console fails` | the same, but its last command fails, and what it says on standard error is shown, too |
 | `diff file=FILE` | applied to the file: what it takes away and keeps must be there exactly once |
 | `json` | read, if it has no file |
+| `toml`, `ini`, `nginx` | written to its file |
+| `sh` | for machines that a test does not have: not run |
 
 `python -m tests.pages.running PAGE` does a page once with an empty cache and once more with what that left, and
 shows how long each command took.
@@ -31,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-LANGUAGES: Final = frozenset({"python", "console", "diff", "json", "jsonl"})
+LANGUAGES: Final = frozenset({"python", "console", "diff", "json", "jsonl", "toml", "ini", "nginx", "sh"})
 
 _FENCE: Final = re.compile(r"^```(\S+)(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _FILE_LINE: Final = re.compile(r"# (\S+\.py)\n")
@@ -192,8 +194,8 @@ def _do(block: Block, terminal: Shell) -> Iterator[tuple[str, float]]:
         code, out, err = terminal.run("python -W error .block.py")
         script.unlink()
         assert (code, err) == (0, ""), f"{block.place}: exit code {code}\n{out}{err}"
-    else:
-        assert block.language in ("json", "jsonl"), f"{block.place}: a diff names its file"
+    elif block.language != "sh":
+        assert block.language in ("json", "jsonl"), f"{block.place}: a {block.language} names its file"
         for text in block.text.splitlines() if block.language == "jsonl" else [block.text]:
             json.loads(text)
 

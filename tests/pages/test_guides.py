@@ -11,7 +11,8 @@ from tests.pages.running import blocks, commands, matches, run_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("guides/*.md"), *(DOCS / name for name in ("first-hour.md", "bundling.md"))])
+RUN = ("bundling.md", "deploy.md", "first-hour.md", "service.md")
+PAGES = sorted([*DOCS.glob("guides/*.md"), *(DOCS / name for name in RUN)])
 WRITTEN = sorted(DOCS.rglob("*.md"))
 
 

@@ -48,7 +48,8 @@ def test_the_dependency_table_names_every_dependency() -> None:
     named = {
         name for row in re.findall(r"^\| (`.*?) \|", section, flags=re.MULTILINE) for name in re.findall("`(.*?)`", row)
     }
-    assert named == {Requirement(text).name for text in PROJECT["dependencies"]}
+    extra = [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
+    assert named == {Requirement(text).name for text in [*PROJECT["dependencies"], *extra]}
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
