@@ -216,7 +216,7 @@ async def test_the_template_reaches_the_trial(tmp_path: Path, task: Path) -> Non
         verifier_timeout_multiplier=4.0,
         agent_setup_timeout_multiplier=5.0,
         environment_build_timeout_multiplier=6.0,
-        artifacts=["/work/made.txt"],
+        artifacts=["/made/out.txt"],
         extra_instruction_paths=[more],
     )
     await one_outcome(task, AgentConfig(name="nop"), trial=trial)
@@ -230,7 +230,7 @@ async def test_the_template_reaches_the_trial(tmp_path: Path, task: Path) -> Non
         "agent_setup_timeout_multiplier": 5.0,
         "environment_build_timeout_multiplier": 6.0,
     }
-    assert used["artifacts"] == ["/work/made.txt"]
+    assert used["artifacts"] == ["/made/out.txt"]
     assert "And be quick." in agents.Telling.told[2]
 
 
