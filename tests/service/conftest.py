@@ -13,26 +13,12 @@ from tests.service.nursery import nursery as nursery
 from tests.service.postgres import Server
 from tests.service.postgres import postgres as postgres
 
-TOGETHER = {
-    "database": "service", "blobs": "service", "http": "service", "client": "service",
-    "executor": "executors", "platform": "executors", "cli": "commands", "web": "pages",
-}  # fmt: skip
-"""Folders of tests that share servers, and what they are done together under where several processes share the tests
-(`--dist loadgroup`): each server is started once then, and not once in every process."""
 
-
-# before the groups are read
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here):
-            name = item.path.relative_to(here).parts[0]
-            if name in TOGETHER:
-                item.add_marker(pytest.mark.xdist_group(TOGETHER[name]))
-            if item.get_closest_marker("timeout") is None:
-                # the first one starts the servers
-                item.add_marker(pytest.mark.timeout(300))
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            # the first one starts the servers
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")

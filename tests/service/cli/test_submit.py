@@ -84,7 +84,7 @@ def test_what_cannot_be_judged_there_has_a_code_of_its_own(benchmax: CommandLine
     write_artifact(bundle_of(failing, "Judged"), benchmax.cwd / "artifact")
     finished = submit(benchmax, service, key, "artifact")
     assert finished.code == 3, finished.err
-    assert "not judged: nothing is bound to 'judge'" in finished.out
+    assert "not judged: headers for the binding 'judge' were refused" in finished.out
 
 
 def test_broken_metadata_is_a_finding_and_no_error(benchmax: CommandLine, service: Service, key: str) -> None:
