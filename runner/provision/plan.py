@@ -233,7 +233,7 @@ def check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_extras(requirements: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Put what extras of our own package ask for in their place: the wheel that is made of it has none.
+    """Put what extras of our own package ask for in their place, so that it is judged, shown and locked as the rest.
 
     Raises:
         RequirementError: there is no such extra.
